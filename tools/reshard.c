@@ -32,7 +32,7 @@ static int help(void) {
 }
 
 static int unknown(const char *word) {
-  const char *names[sizeof verbs / sizeof *verbs];
+  const char *names[sizeof verbs / sizeof *verbs] = {NULL};
   size_t count = 0;
   for (const struct verb *v = verbs; v->name; v++) names[count++] = v->name;
   const char *near = cli_suggest(word, names, count);
@@ -57,7 +57,7 @@ int main(int argc, char **argv) {
     printf("reshard " CLI_VERSION "\n");
     return cli_finish("reshard", CLI_YES);
   }
-  if (!strcmp(word, "help")) {  // `reshard help VERB` is `reshard VERB --help`
+  if (!strcmp(word, "help")) { // `reshard help VERB` is `reshard VERB --help`
     static char option[] = "--help";
     word = argv[1] = argv[2];
     argv[2] = option;

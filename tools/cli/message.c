@@ -76,7 +76,7 @@ static size_t distance(const char *a, const char *b, size_t limit) {
 }
 
 const char *cli_suggest(const char *word, const char *const *names, size_t count) {
-  size_t best = strlen(word) / 3 + 2;  // a third of the word may be wrong
+  size_t best = strlen(word) / 3 + 2; // a third of the word may be wrong
   const char *near = NULL;
   for (size_t i = 0; i < count; i++) {
     size_t d = distance(word, names[i], best);
