@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * libreshard: replay a plan. Every training rank's parameters go to every inference rank's, as `reshardc` planned it.
+ *
+ *   reshard_open -> reshard_context -> reshard_bind ... -> reshard_prepare -> { reshard_refit, reshard_wait } ...
+ *                -> reshard_context_close -> reshard_close
+ *
+ * Ranks are world ranks: all training ranks, then all inference ranks, unless a cluster file puts one of each on the same
+ * GPU (then that process has both roles). Every rank of the world takes part, with an empty program too.
+ *
+ * Collective calls (context, prepare, wait, swap) must be made by every rank of the world, in the same order.
+ * They end on every live rank within the timeout, with an error if a rank is dead, failed, late, or made another call.
+ *
+ * Threads: a plan is read-only and may be shared. One context belongs to one thread at a time; different
+ * contexts are independent. With the host backend each rank's calls come from a thread of its own.
+ * Sizes are 64-bit bytes; nothing here prints, reads the environment or exits.
+ * Structs that the caller fills begin with their size, so that they can grow; use the _init functions.
+ */
+#ifndef RESHARD_H
+#define RESHARD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define RESHARD_API __attribute__((visibility("default")))
+#else
+#define RESHARD_API
+#endif
+
+enum reshard_status {
+  RESHARD_OK = 0,
+  RESHARD_PENDING,          /* query: the refit still runs; not an error */
+  RESHARD_INVALID_ARGUMENT, /* a null pointer, a rank beyond the world, an unknown enum value */
+  RESHARD_WRONG_STATE,      /* the call does not fit here: refit before prepare, bind during a refit */
+  RESHARD_CANNOT_READ,      /* the plan file cannot be opened or mapped */
+  RESHARD_BAD_PLAN,         /* its bytes break a rule of the format, or two ranks' programs do not fit together */
+  RESHARD_PLAN_DIFFERS,     /* the ranks do not have the same plan; the text shows both ids */
+  RESHARD_UNKNOWN_BUFFER,   /* this rank holds no buffer of that name on that side */
+  RESHARD_WRONG_SIZE,       /* bytes differ from the plan's */
+  RESHARD_WRONG_ALIGNMENT,  /* the pointer is not aligned to the element, or the buffers overlap */
+  RESHARD_UNBOUND,          /* prepare: a buffer has no pointer */
+  RESHARD_NO_MEMORY,
+  RESHARD_TIMEOUT,          /* a rank did not arrive or did not answer */
+  RESHARD_PEER_FAILED,      /* another rank failed; the text is that rank's */
+  RESHARD_UNSUPPORTED       /* this build or backend cannot do it */
+};
+
+enum reshard_side { RESHARD_TRAIN = 0, RESHARD_INFER = 1 };
+enum reshard_backend { RESHARD_HOST = 0 };
+/* STAGED runs the plan's rounds and staging as a network would; FUSED copies straight from buffer to buffer. */
+enum reshard_mode { RESHARD_STAGED = 0, RESHARD_FUSED = 1 };
+
+#define RESHARD_NO_RANK UINT32_MAX
+#define RESHARD_NO_ROUND UINT32_MAX
+
+struct reshard_plan;
+struct reshard_context;
+struct reshard_host_group;
+
+/* What went wrong, in words and in parts. Strings are NUL-terminated, cut at the end if need be, "" where unknown. */
+struct reshard_fault {
+  enum reshard_status status;
+  uint32_t rank;      /* world rank that failed first, or RESHARD_NO_RANK */
+  uint32_t peer;      /* the other end, or RESHARD_NO_RANK */
+  uint32_t round;     /* or RESHARD_NO_ROUND */
+  uint32_t line;      /* of `file`, from 1; 0: unknown */
+  char what[512];     /* a whole sentence with the cause and the cure */
+  char buffer[256];   /* the buffer concerned */
+  char file[256];     /* the layout file that describes it */
+};
+
+/* "RESHARD_TIMEOUT: a rank did not arrive"; static storage; any value. Thread-safe. */
+RESHARD_API const char *reshard_status_text(enum reshard_status status);
+
+/* ---- the plan ---------------------------------------------------------------------------------------------- */
+
+/* Opens the plan file: checks the header. The slice of a rank is read by reshard_context, which sees that it is still the
+ * same plan. On success *plan is the caller's, to be closed after its contexts. `fault` may be NULL; it is filled on
+ * failure. CANNOT_READ, BAD_PLAN, NO_MEMORY. Thread-safe. */
+RESHARD_API enum reshard_status reshard_open(const char *path, struct reshard_plan **plan, struct reshard_fault *fault);
+/* The same over `bytes` bytes of memory, 8-aligned, which must outlive the plan; checks the whole plan. */
+RESHARD_API enum reshard_status reshard_open_memory(const void *data, size_t bytes, struct reshard_plan **plan,
+                                                    struct reshard_fault *fault);
+/* NULL is fine. No context of the plan may be open. */
+RESHARD_API void reshard_close(struct reshard_plan *plan);
+
+struct reshard_plan_info {
+  uint32_t world, train_world, infer_world, rounds;
+  uint8_t plan_id[16];
+  uint64_t staging_limit; /* bytes per rank, at most */
+};
+/* Thread-safe. */
+RESHARD_API void reshard_plan_get(const struct reshard_plan *plan, struct reshard_plan_info *info);
+
+/* ---- a rank's context ---------------------------------------------------------------------------------------- */
+
+/* Where the rank threads of one process meet. One context per rank at a time; after an error close all contexts, free
+ * the group and make a new one. Free it after its contexts. */
+RESHARD_API enum reshard_status reshard_host_group_new(uint32_t world, struct reshard_host_group **group);
+RESHARD_API void reshard_host_group_free(struct reshard_host_group *group);
+/* For a rank thread that cannot go on: ends the collective calls of all others with PEER_FAILED and this text.
+ * Thread-safe. */
+RESHARD_API void reshard_host_group_abort(struct reshard_host_group *group, uint32_t world_rank, const char *text);
+
+/* The caller's control channel: fills all[0 .. world * bytes) with every rank's `mine`, in world rank order, on every
+ * rank; 0 on success, anything else if a rank does not arrive within the timeout. Control messages never travel with
+ * the data. `bytes` is the same on all ranks. */
+typedef int (*reshard_all_gather_fn)(void *user, const void *mine, size_t bytes, void *all, double timeout_seconds);
+
+#define RESHARD_GUARD 1u /* poison staging and watch its edges: finds wrong overlaps, costs time */
+
+/* For tests: what one rank does wrong. */
+enum reshard_inject_kind {
+  RESHARD_INJECT_NONE = 0,
+  RESHARD_INJECT_DIE,       /* stops without a word before the exchange of `round` (fused: before its copies) */
+  RESHARD_INJECT_FAIL,      /* reports a failure there */
+  RESHARD_INJECT_NO_MEMORY, /* prepare cannot allocate its staging */
+  RESHARD_INJECT_STALL      /* sleeps `seconds` there */
+};
+struct reshard_inject {
+  enum reshard_inject_kind kind;
+  uint32_t round;
+  double seconds;
+};
+
+struct reshard_config {
+  size_t struct_bytes; /* sizeof(struct reshard_config); set by _init */
+  enum reshard_backend backend;
+  enum reshard_mode mode;
+  struct reshard_host_group *group; /* host: required, shared by all ranks; borrowed until the context is closed */
+  double timeout_seconds;           /* 0: 30 */
+  uint64_t delay_seed;              /* host, staged: not 0: seeded delays and orders of work on this rank */
+  uint32_t flags;                   /* RESHARD_GUARD */
+  reshard_all_gather_fn all_gather; /* required by backends without a control channel of their own; host: may be NULL */
+  void *all_gather_user;
+  struct reshard_inject inject;
+};
+/* Host, fused, no group, 30 s. */
+RESHARD_API void reshard_config_init(struct reshard_config *config);
+
+/* Collective. Maps and checks this rank's slice, agrees on plan_id with all ranks: if the plans differ, every rank gets
+ * PLAN_DIFFERS with both ids. On success *context is the caller's; `plan` is borrowed until it is closed or swapped.
+ * `fault` may be NULL. INVALID_ARGUMENT, BAD_PLAN, CANNOT_READ, PLAN_DIFFERS, TIMEOUT, PEER_FAILED, NO_MEMORY. */
+RESHARD_API enum reshard_status reshard_context(struct reshard_plan *plan, uint32_t world_rank,
+                                                const struct reshard_config *config, struct reshard_context **context,
+                                                struct reshard_fault *fault);
+/* Waits for a running refit to end (bounded by the timeout), then frees all. NULL is fine. Not collective. */
+RESHARD_API void reshard_context_close(struct reshard_context *context);
+
+/* The buffers that this rank must bind, both sides, in plan order. Strings and dims are the context's, valid until it is
+ * closed or swapped; `name` has `name_bytes` bytes and no NUL at its end. */
+struct reshard_buffer_info {
+  enum reshard_side side;
+  const char *name;
+  size_t name_bytes;
+  const char *dtype; /* "bf16" */
+  uint32_t ndim;
+  const uint64_t *dims; /* the local shape */
+  uint64_t bytes;
+  uint32_t align; /* the pointer must be a multiple of it */
+  void *bound;    /* the pointer, or NULL */
+};
+RESHARD_API uint64_t reshard_buffer_count(const struct reshard_context *context);
+/* `index` below the count; INVALID_ARGUMENT otherwise. */
+RESHARD_API enum reshard_status reshard_buffer_get(const struct reshard_context *context, uint64_t index,
+                                                   struct reshard_buffer_info *info);
+
+/* Gives a buffer its address: `ptr` is `bytes` bytes, row-major, the caller's, and stays valid and in place until it is
+ * bound anew or the context is closed. Training buffers are only read, inference buffers only written. An empty buffer
+ * may be NULL. Binding a name again replaces its pointer, and prepare must run again.
+ * UNKNOWN_BUFFER, WRONG_SIZE, WRONG_ALIGNMENT, WRONG_STATE (a refit runs). */
+RESHARD_API enum reshard_status reshard_bind(struct reshard_context *context, enum reshard_side side, const char *name,
+                                             void *ptr, uint64_t bytes);
+/* The same with a name of `name_bytes` bytes, which may hold any byte. */
+RESHARD_API enum reshard_status reshard_bind_n(struct reshard_context *context, enum reshard_side side,
+                                               const char *name, size_t name_bytes, void *ptr, uint64_t bytes);
+/* As bind, for a name that has been bound: its address moved. WRONG_STATE if it was never bound. Every rank must call
+ * prepare before the next refit, also those that moved nothing. */
+RESHARD_API enum reshard_status reshard_rebind(struct reshard_context *context, enum reshard_side side,
+                                               const char *name, void *ptr, uint64_t bytes);
+
+/* Collective. Every buffer must be bound (UNBOUND names the first that is not). Allocates staging and programs, sets the
+ * padding of the inference buffers to zero. May be called again. */
+RESHARD_API enum reshard_status reshard_prepare(struct reshard_context *context);
+
+/* Starts one refit and returns; allocates nothing and plans nothing. `stream`: of the backend; host: NULL. The training
+ * buffers must not change, and the inference buffers not be used, until wait returns. WRONG_STATE unless prepared and
+ * idle. A failure of the refit itself is reported by query and wait. */
+RESHARD_API enum reshard_status reshard_refit(struct reshard_context *context, void *stream);
+/* PENDING while the refit runs on this rank; then its status here. Does not advance the version: wait does. */
+RESHARD_API enum reshard_status reshard_query(struct reshard_context *context);
+/* Collective. Ends the refit: all ranks agree that it is whole, and only then the version goes up by one, on all.
+ * An error on any rank is an error on all; the destinations may then be torn, the version stays, no rank reads or
+ * writes the caller's buffers any more, and the context can only be closed. WRONG_STATE without a refit. */
+RESHARD_API enum reshard_status reshard_wait(struct reshard_context *context);
+
+/* The number of whole refits of this context. */
+RESHARD_API uint64_t reshard_version(const struct reshard_context *context);
+/* The last error of any call on this context; status RESHARD_OK if there was none. */
+RESHARD_API void reshard_last_fault(const struct reshard_context *context, struct reshard_fault *fault);
+
+/* Collective. Goes over to another plan of the same world: the version and the pointers of buffers that the new plan holds
+ * under the same side, name and size stay; the others are to be bound; then prepare. On failure (all ranks fail alike) the
+ * context is as it was. The old plan may then be closed. */
+RESHARD_API enum reshard_status reshard_swap(struct reshard_context *context, struct reshard_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
