@@ -2,7 +2,7 @@
  *
  * libreshard: replay a plan. Every training rank's parameters go to every inference rank's, as `reshardc` planned it.
  *
- *   reshard_open -> reshard_context -> reshard_bind ... -> reshard_prepare -> { reshard_refit, reshard_wait } ...
+ *   reshard_open -> reshard_context_open -> reshard_bind ... -> reshard_prepare -> { reshard_refit, reshard_wait } ...
  *                -> reshard_context_close -> reshard_close
  *
  * Ranks are world ranks: all training ranks, then all inference ranks, unless a cluster file puts one of each on the same
@@ -79,7 +79,7 @@ RESHARD_API const char *reshard_status_text(enum reshard_status status);
 
 /* ---- the plan ---------------------------------------------------------------------------------------------- */
 
-/* Opens the plan file: checks the header. The slice of a rank is read by reshard_context, which sees that it is still the
+/* Opens the plan file: checks the header. The slice of a rank is read by reshard_context_open, which sees that it is still the
  * same plan. On success *plan is the caller's, to be closed after its contexts. `fault` may be NULL; it is filled on
  * failure. CANNOT_READ, BAD_PLAN, NO_MEMORY. Thread-safe. */
 RESHARD_API enum reshard_status reshard_open(const char *path, struct reshard_plan **plan, struct reshard_fault *fault);
@@ -146,9 +146,9 @@ RESHARD_API void reshard_config_init(struct reshard_config *config);
 /* Collective. Maps and checks this rank's slice, agrees on plan_id with all ranks: if the plans differ, every rank gets
  * PLAN_DIFFERS with both ids. On success *context is the caller's; `plan` is borrowed until it is closed or swapped.
  * `fault` may be NULL. INVALID_ARGUMENT, BAD_PLAN, CANNOT_READ, PLAN_DIFFERS, TIMEOUT, PEER_FAILED, NO_MEMORY. */
-RESHARD_API enum reshard_status reshard_context(struct reshard_plan *plan, uint32_t world_rank,
-                                                const struct reshard_config *config, struct reshard_context **context,
-                                                struct reshard_fault *fault);
+RESHARD_API enum reshard_status reshard_context_open(struct reshard_plan *plan, uint32_t world_rank,
+                                                     const struct reshard_config *config, struct reshard_context **context,
+                                                     struct reshard_fault *fault);
 /* Waits for a running refit to end (bounded by the timeout), then frees all. NULL is fine. Not collective. */
 RESHARD_API void reshard_context_close(struct reshard_context *context);
 
