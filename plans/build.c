@@ -15,9 +15,10 @@ struct array {
 
 static void arrays_of(const struct rsp_slice_tables *t, struct array out[RSP_TABLE_COUNT]) {
   const struct array all[RSP_TABLE_COUNT] = {
-      {t->names, t->names_bytes}, {t->files, t->file_count},     {t->buffers, t->buffer_count}, {t->dims, t->dim_count},
-      {t->zeros, t->zero_count},  {t->zloops, t->zloop_count},   {t->bodies, t->body_count},    {t->descs, t->desc_count},
-      {t->loops, t->loop_count},  {t->streams, t->stream_count}, {t->parts, t->part_count},
+      {t->names, t->names_bytes},    {t->files, t->file_count}, {t->buffers, t->buffer_count},
+      {t->dims, t->dim_count},       {t->zeros, t->zero_count}, {t->zloops, t->zloop_count},
+      {t->bodies, t->body_count},    {t->descs, t->desc_count}, {t->loops, t->loop_count},
+      {t->streams, t->stream_count}, {t->parts, t->part_count},
   };
   memcpy(out, all, sizeof all);
 }
@@ -26,8 +27,7 @@ static uint64_t slice_bytes(const struct rsp_slice_tables *t) {
   struct array arrays[RSP_TABLE_COUNT];
   arrays_of(t, arrays);
   uint64_t at = sizeof(struct rsp_slice);
-  for (unsigned i = 0; i < RSP_TABLE_COUNT; i++)
-    at = rsp_align_up(at + arrays[i].count * rsp_table_record_bytes(i), 8);
+  for (unsigned i = 0; i < RSP_TABLE_COUNT; i++) at = rsp_align_up(at + arrays[i].count * rsp_table_record_bytes(i), 8);
   return at;
 }
 

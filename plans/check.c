@@ -72,8 +72,7 @@ static bool check_fields(const struct rsp_check *check, const struct rsp_header 
   if (h->reserved0 || h->reserved[0] || h->reserved[1])
     return rsp_broken(check, RSP_RULE_HEADER_RESERVED, &h->reserved0, NULL);
   for (unsigned s = 0; s < RSP_SECTION_COUNT; s++)
-    if (h->sections[s].reserved)
-      return rsp_broken(check, RSP_RULE_HEADER_RESERVED, &h->sections[s].reserved, NULL);
+    if (h->sections[s].reserved) return rsp_broken(check, RSP_RULE_HEADER_RESERVED, &h->sections[s].reserved, NULL);
   return true;
 }
 

@@ -17,11 +17,17 @@ static const struct fact facts[] = {
 };
 static const uint32_t fact_count = sizeof facts / sizeof facts[0];
 
-size_t rsp_dtype_bytes(uint32_t dtype) { return dtype < fact_count ? facts[dtype].bytes : 0; }
+size_t rsp_dtype_bytes(uint32_t dtype) {
+  return dtype < fact_count ? facts[dtype].bytes : 0;
+}
 
-const char *rsp_dtype_word(uint32_t dtype) { return dtype < fact_count ? facts[dtype].word : NULL; }
+const char *rsp_dtype_word(uint32_t dtype) {
+  return dtype < fact_count ? facts[dtype].word : NULL;
+}
 
-const char *rsp_dtype_safetensors(uint32_t dtype) { return dtype < fact_count ? facts[dtype].safetensors : NULL; }
+const char *rsp_dtype_safetensors(uint32_t dtype) {
+  return dtype < fact_count ? facts[dtype].safetensors : NULL;
+}
 
 static int same(const char *text, const char *word, size_t len) {
   return text && strlen(text) == len && memcmp(text, word, len) == 0;

@@ -5,6 +5,12 @@
  *
  *   header | global sections, each 8-aligned | one slice per world rank, each 4096-aligned
  *
+ * Everything has one place: sections stand in the order of enum rsp_section_kind, then slices in the order of ranks, the
+ * tables of a slice in the order of struct rsp_slice; each at the first aligned byte after the one before, and what is
+ * skipped is zero. Where a record owns rows of another section (a class its entries, an entry its pieces, a buffer its
+ * slots, a rankmap its holds, a body its descriptors), owners take the rows in order, every row once; ranges of DIMS,
+ * PLOOPS, loops, zloops and parts may be shared. A nest has at most 64 loops.
+ *
  * The global sections are the *specification*: what every element of every buffer means on both sides. The
  * slices are the *program*: what each rank does. A rank maps the header, its directory entry and its slice.
  */
@@ -19,7 +25,7 @@ extern "C" {
 
 #define RSP_MAGIC "\211RESHARD\r\n\032\n\0\0\0" /* 16 bytes with the terminator */
 #define RSP_VERSION 1u
-#define RSP_COMPAT 1u /* the oldest reader version that can read what this one writes */
+#define RSP_COMPAT 1u                         /* the oldest reader version that can read what this one writes */
 #define RSP_SLICE_MAGIC 0x4543494c53505352ull /* "RSPSLICE" */
 #define RSP_PAGE 4096u
 
@@ -68,9 +74,9 @@ struct rsp_header {
   uint64_t file_bytes;
   uint32_t world, train_world, infer_world; /* processes; ranks of each side */
   uint32_t rounds;
-  uint32_t max_ops, max_peers;     /* limits: operations per rank per round; peers per rank (0: none) */
-  uint64_t staging_limit;          /* bytes per rank */
-  uint64_t chunk;                  /* bytes a rank moves per round, as planned; informative */
+  uint32_t max_ops, max_peers; /* limits: operations per rank per round; peers per rank (0: none) */
+  uint64_t staging_limit;      /* bytes per rank */
+  uint64_t chunk;              /* bytes a rank moves per round, as planned; informative */
   uint32_t section_count, reserved0;
   uint64_t reserved[2];
   struct rsp_section sections[RSP_SECTION_COUNT];
@@ -80,9 +86,9 @@ enum rsp_input_kind { RSP_INPUT_TRAIN = 1, RSP_INPUT_INFER, RSP_INPUT_MODEL, RSP
 
 struct rsp_input {
   uint32_t kind, reserved;
-  struct rsp_str name;  /* base name, no directory; "" for options */
-  uint8_t digest[16];   /* XXH3-128: of the side's meaning text (train, infer), of the file (model, cluster), of the
-                           canonical option text (options) */
+  struct rsp_str name; /* base name, no directory; "" for options */
+  uint8_t digest[16];  /* XXH3-128: of the side's meaning text (train, infer), of the file (model, cluster), of the
+                          canonical option text (options) */
 };
 
 #define RSP_TENSOR_SKIP_TRAIN 1u /* a `skip` of the training side matches: wanted and not supplied is excused */
@@ -118,9 +124,9 @@ struct rsp_entry {
 #define RSP_SLOT_GAP (UINT32_MAX - 1)
 
 enum rsp_op {
-  RSP_OP_COPY = 0, /* bits, or a conversion where the dtypes differ */
+  RSP_OP_COPY = 0,    /* bits, or a conversion where the dtypes differ */
   RSP_OP_NEG_EXP = 1, /* buffer = -exp(x) in f32, rounded once */
-  RSP_OP_ADD = 2   /* buffer = x + c in f32, rounded once; on the training side tensor = b - c */
+  RSP_OP_ADD = 2      /* buffer = x + c in f32, rounded once; on the training side tensor = b - c */
 };
 
 /* Element (t0 + sum k_i * t_step_i) of the tensor in `slot` is element (b0 + sum k_i * b_step_i) of the buffer, for
@@ -162,9 +168,9 @@ struct rsp_hold {
 
 /* Counts and figures of the compile. verify recomputes all but the times. */
 struct rsp_summary {
-  uint64_t tensors, elements, bytes, deliveries; /* coverage: distinct tensors delivered; elements and bytes wanted
-                                                     (every rank's copy, buffer dtype); elements delivered */
-  uint64_t wanted_bytes;                         /* = bytes */
+  uint64_t tensors, elements, bytes, deliveries;     /* coverage: distinct tensors delivered; elements and bytes wanted
+                                                         (every rank's copy, buffer dtype); elements delivered */
+  uint64_t wanted_bytes;                             /* = bytes */
   uint64_t local_bytes, nvlink_bytes, network_bytes; /* over each kind of link, every hop, wire dtype */
   uint64_t network_minimum;
   double bound_seconds, makespan_seconds; /* planner's estimate */
@@ -190,18 +196,18 @@ struct rsp_slice {
   uint64_t bytes; /* of the whole slice */
   uint32_t world_rank, train_rank, infer_rank;
   uint32_t rounds;
-  uint64_t staging;          /* bytes */
-  struct rsp_table names;    /* bytes */
-  struct rsp_table files;    /* struct rsp_str into names */
-  struct rsp_table buffers;  /* struct rsp_sbuffer, ascending gid */
-  struct rsp_table dims;     /* uint64_t */
-  struct rsp_table zeros;    /* struct rsp_zero: padding of inference buffers, zeroed once at prepare */
-  struct rsp_table zloops;   /* struct rsp_zloop */
-  struct rsp_table bodies;   /* struct rsp_body */
-  struct rsp_table descs;    /* struct rsp_desc */
-  struct rsp_table loops;    /* struct rsp_loop */
-  struct rsp_table streams;  /* struct rsp_stream, ascending (dir, peer, kind) */
-  struct rsp_table parts;    /* struct rsp_part */
+  uint64_t staging;         /* bytes */
+  struct rsp_table names;   /* bytes */
+  struct rsp_table files;   /* struct rsp_str into names */
+  struct rsp_table buffers; /* struct rsp_sbuffer, ascending gid */
+  struct rsp_table dims;    /* uint64_t */
+  struct rsp_table zeros;   /* struct rsp_zero: padding of inference buffers, zeroed once at prepare */
+  struct rsp_table zloops;  /* struct rsp_zloop */
+  struct rsp_table bodies;  /* struct rsp_body */
+  struct rsp_table descs;   /* struct rsp_desc */
+  struct rsp_table loops;   /* struct rsp_loop */
+  struct rsp_table streams; /* struct rsp_stream, ascending (dir, peer, kind) */
+  struct rsp_table parts;   /* struct rsp_part */
 };
 
 struct rsp_sbuffer {
@@ -224,7 +230,8 @@ struct rsp_zloop {
 };
 
 /* A body is a list of descriptors. It stands for a sequence of elements: descriptor after descriptor, loops row-major
- * (the last loop fastest), run element by run element. Its wire bytes are those elements in their wire dtype, densely. */
+ * (the last loop fastest), run element by run element. Its wire bytes are those elements in their wire dtype, densely.
+ */
 struct rsp_body {
   uint64_t descs, desc_count;
   uint64_t elems;
@@ -251,9 +258,9 @@ struct rsp_desc {
 };
 
 struct rsp_loop {
-  uint64_t count;    /* at least 1 */
-  int64_t ref_step;  /* of the gid */
-  int64_t off_step;  /* bytes */
+  uint64_t count;   /* at least 1 */
+  int64_t ref_step; /* of the gid */
+  int64_t off_step; /* bytes */
 };
 
 enum rsp_dir { RSP_DIR_OUT = 0, RSP_DIR_IN = 1, RSP_DIR_SELF_SRC = 2, RSP_DIR_SELF_DST = 3 };
@@ -264,12 +271,11 @@ enum rsp_kind { RSP_KIND_STAGED = 0, RSP_KIND_DIRECT = 1 };
  * bytes)). Wire sizes do not increase along the parts, and quantum is a multiple of 8, so no element is split.
  *
  * STAGED: one message per active round. Packed at (sender) or unpacked from (receiver)
- *         staging[stage_off + (i % slots) * slot_stride ...]. Round r is packed while r-1 is exchanged and r-2 unpacked.
- * DIRECT: descriptors have contiguous runs at both ends, no conversion; one message per maximal run within the
- *         round's range, from the buffer's bytes to the buffer's bytes; no staging.
- * SELF_SRC and SELF_DST are the two ends of what a process copies to itself: element k of one to element k of the other;
- *         exactly one pair (kind STAGED, no staging, same parts shape, same schedule) per rank that has any. The copy
- *         happens with the unpack of its round. */
+ *         staging[stage_off + (i % slots) * slot_stride ...]. Round r is packed while r-1 is exchanged and r-2
+ * unpacked. DIRECT: descriptors have contiguous runs at both ends, no conversion; one message per maximal run within
+ * the round's range, from the buffer's bytes to the buffer's bytes; no staging. SELF_SRC and SELF_DST are the two ends
+ * of what a process copies to itself: element k of one to element k of the other; exactly one pair (kind STAGED, no
+ * staging, same parts shape, same schedule) per rank that has any. The copy happens with the unpack of its round. */
 struct rsp_stream {
   uint32_t peer; /* world rank */
   uint32_t dir, kind;

@@ -158,8 +158,9 @@ struct rsp_global_tables {
 bool rsp_build(const struct rsp_global_tables *global, const struct rsp_slice_tables *slices, void **bytes,
                size_t *size);
 
-/* Recomputes every digest, check and the plan_id of a structurally laid-out plan in place: used by the tests that mutate
- * plans, so that a mutant reaches the proof it must break. Returns false if the header or directory are unusable. */
+/* Recomputes every digest, check and the plan_id of a structurally laid-out plan in place: used by the tests that
+ * mutate plans, so that a mutant reaches the proof it must break. Returns false if the header or directory are
+ * unusable. */
 bool rsp_reseal(void *bytes, size_t size);
 
 /* Writes bytes to `path` whole or not at all: temporary name beside it, fsync, rename. "-" is standard output. */

@@ -165,7 +165,9 @@ static bool map_window(int fd, uint64_t off, uint64_t bytes, struct window *w) {
   return true;
 }
 
-static void unmap_window(struct window *w) { munmap(w->map, w->map_bytes); }
+static void unmap_window(struct window *w) {
+  munmap(w->map, w->map_bytes);
+}
 
 static enum rsp_status open_slice(int fd, const char *path, const struct rsp_dirent *entry, uint32_t world_rank,
                                   struct rsp_rank_view *view, struct rsp_error *error) {

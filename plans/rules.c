@@ -17,7 +17,9 @@ static const struct {
 };
 static const unsigned rule_count = sizeof rules / sizeof rules[0];
 
-int rsp_rule_at(unsigned i) { return i < rule_count ? rules[i].number : 0; }
+int rsp_rule_at(unsigned i) {
+  return i < rule_count ? rules[i].number : 0;
+}
 
 const char *rsp_rule_name(int rule) {
   for (unsigned i = 0; i < rule_count; i++)

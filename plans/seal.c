@@ -79,13 +79,25 @@ static const struct {
     {"parts", sizeof(struct rsp_part)},
 };
 
-size_t rsp_record_bytes(enum rsp_section_kind kind) { return sections[kind].bytes; }
-const char *rsp_section_name(enum rsp_section_kind kind) { return sections[kind].name; }
-size_t rsp_table_record_bytes(unsigned table) { return tables[table].bytes; }
-const char *rsp_table_name(unsigned table) { return tables[table].name; }
-const struct rsp_table *rsp_slice_tables_of(const struct rsp_slice *slice) { return &slice->names; }
+size_t rsp_record_bytes(enum rsp_section_kind kind) {
+  return sections[kind].bytes;
+}
+const char *rsp_section_name(enum rsp_section_kind kind) {
+  return sections[kind].name;
+}
+size_t rsp_table_record_bytes(unsigned table) {
+  return tables[table].bytes;
+}
+const char *rsp_table_name(unsigned table) {
+  return tables[table].name;
+}
+const struct rsp_table *rsp_slice_tables_of(const struct rsp_slice *slice) {
+  return &slice->names;
+}
 
-static bool inside(uint64_t off, uint64_t bytes, uint64_t size) { return off <= size && bytes <= size - off; }
+static bool inside(uint64_t off, uint64_t bytes, uint64_t size) {
+  return off <= size && bytes <= size - off;
+}
 
 bool rsp_reseal(void *bytes, size_t size) {
   if (size < sizeof(struct rsp_header) || (uintptr_t)bytes % 8) return false;

@@ -32,7 +32,9 @@ const struct rsp_table *rsp_slice_tables_of(const struct rsp_slice *slice);
 const char *rsp_section_name(enum rsp_section_kind kind);
 const char *rsp_table_name(unsigned table);
 
-static inline uint64_t rsp_align_up(uint64_t at, uint64_t to) { return (at + to - 1) / to * to; }
+static inline uint64_t rsp_align_up(uint64_t at, uint64_t to) {
+  return (at + to - 1) / to * to;
+}
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Out: the plan that tiny.h draws.
+#include "tests/plan/tiny.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct rsp_str add(char *table, uint64_t *used, const char *text) {
+  struct rsp_str s = {*used, strlen(text)};
+  memcpy(table + s.off, text, s.len);
+  *used += s.len;
+  return s;
+}
+
+static struct rsp_str global_string(struct tiny *t, const char *text) {
+  return add(t->strings, &t->global.counts[RSP_SEC_STRINGS], text);
+}
+
+static void set(struct tiny *t, enum rsp_section_kind kind, const void *rows, uint64_t count) {
+  t->global.sections[kind] = rows;
+  t->global.counts[kind] = count;
+}
+
+static void init_inputs(struct tiny *t) {
+  const struct {
+    uint32_t kind;
+    const char *name;
+  } rows[] = {{RSP_INPUT_TRAIN, "train.layout"},
+              {RSP_INPUT_INFER, "infer.layout"},
+              {RSP_INPUT_CLUSTER, "cluster.yaml"},
+              {RSP_INPUT_OPTIONS, ""}};
+  for (unsigned i = 0; i < 4; i++) {
+    t->inputs[i].kind = rows[i].kind;
+    t->inputs[i].name = global_string(t, rows[i].name);
+    memset(t->inputs[i].digest, (int)(0x11 * (i + 1)), 16);
+  }
+  t->files[0] = t->inputs[0].name;
+  t->files[1] = t->inputs[1].name;
+  set(t, RSP_SEC_INPUTS, t->inputs, 4);
+  set(t, RSP_SEC_FILES, t->files, 2);
+}
+
+static void init_tensors(struct tiny *t) {
+  const uint64_t dims[] = {4, 4, 8, 2, 4, 8, 4, 2, 10}; // w, b; then the local shapes of init_meaning
+  memcpy(t->dims, dims, sizeof dims);
+  t->tensors[0] =
+      (struct rsp_tensor){.name = global_string(t, "w"), .dtype = RSP_F32, .ndim = 2, .dims = 0, .elems = 16};
+  t->tensors[1] =
+      (struct rsp_tensor){.name = global_string(t, "b"), .dtype = RSP_BF16, .ndim = 1, .dims = 2, .elems = 8};
+  set(t, RSP_SEC_TENSORS, t->tensors, 2);
+  set(t, RSP_SEC_DIMS, t->dims, 9);
+}
+
+static void init_ranks(struct tiny *t) {
+  struct rsp_str h0 = global_string(t, "h0"), h1 = global_string(t, "h1");
+  t->ranks[0] = (struct rsp_rank){0, RSP_NO_RANK, 0, 0, h0, h0};
+  t->ranks[1] = (struct rsp_rank){1, 0, 0, 1, h0, h0};
+  t->ranks[2] = (struct rsp_rank){RSP_NO_RANK, 1, 1, 0, h1, h1};
+  set(t, RSP_SEC_RANKS, t->ranks, TINY_WORLD);
+}
+
+static void init_meaning(struct tiny *t) {
+  const struct rsp_class classes[] = {{0, 2, 1, 0}, {2, 1, 1, 0}, {3, 2, 1, 0}, {5, 1, 1, 0}};
+  const struct rsp_entry entries[] = {
+      {8, 3, 2, 0, 0, 1}, {8, 3, 2, 0, 1, 1},                      // train w: rows of rank 0, of rank 1
+      {8, 5, 1, 0, 2, 1},                                          // train b
+      {8, 6, 2, 0, 3, 1}, {8, 6, 2, 0, 4, 1}, {10, 8, 1, 0, 5, 2}, // infer w_t: columns; infer b and its padding
+  };
+  const struct rsp_piece pieces[] = {
+      {.t0 = 0, .loops = 0, .loop_count = 1},
+      {.t0 = 8, .loops = 0, .loop_count = 1},
+      {.t0 = 0, .loops = 0, .loop_count = 1},
+      {.t0 = 0, .loops = 1, .loop_count = 2},
+      {.t0 = 2, .loops = 1, .loop_count = 2},
+      {.t0 = 0, .loops = 0, .loop_count = 1},
+      {.b0 = 8, .loops = 3, .loop_count = 1, .slot = RSP_SLOT_PAD},
+  };
+  const struct rsp_ploop ploops[] = {{8, 1, 1}, {4, 4, 2}, {2, 1, 1}, {2, 0, 1}};
+  memcpy(t->classes, classes, sizeof classes);
+  memcpy(t->entries, entries, sizeof entries);
+  memcpy(t->pieces, pieces, sizeof pieces);
+  memcpy(t->ploops, ploops, sizeof ploops);
+  set(t, RSP_SEC_CLASSES, t->classes, 4);
+  set(t, RSP_SEC_ENTRIES, t->entries, 6);
+  set(t, RSP_SEC_PIECES, t->pieces, 7);
+  set(t, RSP_SEC_PLOOPS, t->ploops, 4);
+}
+
+static const struct {
+  const char *name;
+  uint32_t side, dtype, rankmap, tensor, line;
+} meaning[] = {{"w", RSP_TRAIN, RSP_F32, 0, 0, 4},
+               {"b", RSP_TRAIN, RSP_BF16, 1, 1, 5},
+               {"w_t", RSP_INFER, RSP_F32, 0, 0, 4},
+               {"b", RSP_INFER, RSP_BF16, 1, 1, 5}};
+
+static void init_buffers(struct tiny *t) {
+  for (uint32_t i = 0; i < 4; i++) {
+    t->buffers[i] = (struct rsp_buffer){.name = global_string(t, meaning[i].name),
+                                        .side = meaning[i].side,
+                                        .dtype = meaning[i].dtype,
+                                        .klass = i,
+                                        .rankmap = meaning[i].rankmap,
+                                        .slots = i,
+                                        .file = meaning[i].side,
+                                        .line = meaning[i].line,
+                                        .col = 3};
+    t->slots[i] = meaning[i].tensor;
+  }
+  const struct rsp_hold holds[] = {{0, 0}, {1, 1}, {0, 0}, {1, 0}};
+  memcpy(t->holds, holds, sizeof holds);
+  t->rankmaps[0] = (struct rsp_rankmap){0, 2};
+  t->rankmaps[1] = (struct rsp_rankmap){2, 2};
+  set(t, RSP_SEC_BUFFERS, t->buffers, 4);
+  set(t, RSP_SEC_SLOTS, t->slots, 4);
+  set(t, RSP_SEC_RANKMAPS, t->rankmaps, 2);
+  set(t, RSP_SEC_HOLDS, t->holds, 4);
+}
+
+static void init_summary(struct tiny *t) {
+  t->summary = (struct rsp_summary){.tensors = 2,
+                                    .elements = 32,
+                                    .bytes = 96,
+                                    .deliveries = 32,
+                                    .wanted_bytes = 96,
+                                    .local_bytes = 32,
+                                    .nvlink_bytes = 16,
+                                    .network_bytes = 48,
+                                    .network_minimum = 48,
+                                    .bound_seconds = 48 / 50e9,
+                                    .makespan_seconds = 11e-6,
+                                    .nvlink_bandwidth = 450e9,
+                                    .nvlink_latency = 2e-6,
+                                    .network_bandwidth = 50e9,
+                                    .network_latency = 5e-6,
+                                    .memory_bandwidth = 3.3e12,
+                                    .issue_seconds = 1e-6};
+  set(t, RSP_SEC_SUMMARY, &t->summary, 1);
+}
+
+// ---- slices --------------------------------------------------------------------------------------------------------
+
+static void add_buffer(struct tiny *t, uint32_t world, uint32_t gid) {
+  struct tiny_slice *s = &t->slice[world];
+  struct rsp_slice_tables *out = &t->slices[world];
+  static const struct {
+    uint32_t ndim;
+    uint64_t dims[2], bytes;
+  } shapes[] = {{2, {2, 4}, 32}, {1, {8}, 16}, {2, {4, 2}, 32}, {1, {10}, 20}};
+  s->buffers[out->buffer_count++] = (struct rsp_sbuffer){.name = add(s->names, &out->names_bytes, meaning[gid].name),
+                                                         .gid = gid,
+                                                         .side = meaning[gid].side,
+                                                         .dtype = meaning[gid].dtype,
+                                                         .ndim = shapes[gid].ndim,
+                                                         .dims = out->dim_count,
+                                                         .bytes = shapes[gid].bytes,
+                                                         .file = meaning[gid].side,
+                                                         .line = meaning[gid].line,
+                                                         .col = 3,
+                                                         .align = gid % 2 ? 2 : 4};
+  for (uint32_t i = 0; i < shapes[gid].ndim; i++) s->dims[out->dim_count++] = shapes[gid].dims[i];
+}
+
+// A body of one descriptor: two runs of two f32, or one run of eight bf16 (loop_step 0).
+static void add_body(struct tiny *t, uint32_t world, uint32_t gid, uint64_t off, int64_t loop_step) {
+  struct tiny_slice *s = &t->slice[world];
+  struct rsp_slice_tables *out = &t->slices[world];
+  struct rsp_desc desc = {.ref = gid, .buf_dtype = meaning[gid].dtype, .wire_dtype = meaning[gid].dtype, .off = off};
+  desc.run = loop_step ? 2 : 8;
+  desc.loops = out->loop_count;
+  desc.loop_count = loop_step != 0;
+  if (loop_step) s->loops[out->loop_count++] = (struct rsp_loop){2, 0, loop_step};
+  s->bodies[out->body_count++] = (struct rsp_body){out->desc_count, 1, loop_step ? 4 : 8, loop_step ? 4 : 2, 0};
+  s->descs[out->desc_count++] = desc;
+}
+
+static void add_stream(struct tiny *t, uint32_t world, struct rsp_stream stream, uint64_t first_body, uint64_t count) {
+  struct tiny_slice *s = &t->slice[world];
+  struct rsp_slice_tables *out = &t->slices[world];
+  stream.parts = out->part_count;
+  stream.part_count = count;
+  stream.step = 1;
+  for (uint64_t b = first_body; b < first_body + count; b++) {
+    s->parts[out->part_count++] = (struct rsp_part){b, 0, s->bodies[b].elems};
+    stream.bytes += s->bodies[b].elems * s->bodies[b].wire_bytes;
+  }
+  s->streams[out->stream_count++] = stream;
+}
+
+static struct rsp_stream staged(uint32_t dir, uint32_t peer, uint64_t stage_off) {
+  return (struct rsp_stream){
+      .peer = peer, .dir = dir, .slots = 2, .quantum = 8, .stage_off = stage_off, .slot_stride = 8};
+}
+
+static struct rsp_stream unstaged(uint32_t dir, uint32_t peer, uint32_t kind, uint32_t round0) {
+  return (struct rsp_stream){.peer = peer, .dir = dir, .kind = kind, .quantum = 16, .round0 = round0};
+}
+
+static void add_padding(struct tiny *t, uint32_t world) {
+  t->slice[world].zeros[t->slices[world].zero_count++] = (struct rsp_zero){.gid = 3, .off = 16, .run_bytes = 4};
+}
+
+static void init_programs(struct tiny *t) {
+  add_buffer(t, 0, 0), add_buffer(t, 0, 1);
+  add_body(t, 0, 0, 0, 16), add_body(t, 0, 0, 8, 16), add_body(t, 0, 1, 0, 0);
+  add_stream(t, 0, staged(RSP_DIR_OUT, 1, 0), 0, 1);
+  add_stream(t, 0, staged(RSP_DIR_OUT, 2, 16), 1, 1);
+  add_stream(t, 0, unstaged(RSP_DIR_OUT, 2, RSP_KIND_DIRECT, 1), 2, 1);
+
+  for (uint32_t gid = 0; gid < 4; gid++) add_buffer(t, 1, gid);
+  add_body(t, 1, 0, 8, 16);                          // to rank 2
+  add_body(t, 1, 2, 0, 8);                           // from rank 0
+  add_body(t, 1, 0, 0, 16), add_body(t, 1, 1, 0, 0); // to itself
+  add_body(t, 1, 2, 16, 8), add_body(t, 1, 3, 0, 0); // from itself
+  add_stream(t, 1, staged(RSP_DIR_OUT, 2, 0), 0, 1);
+  add_stream(t, 1, staged(RSP_DIR_IN, 0, 16), 1, 1);
+  add_stream(t, 1, unstaged(RSP_DIR_SELF_SRC, 1, RSP_KIND_STAGED, 0), 2, 2);
+  add_stream(t, 1, unstaged(RSP_DIR_SELF_DST, 1, RSP_KIND_STAGED, 0), 4, 2);
+  add_padding(t, 1);
+
+  add_buffer(t, 2, 2), add_buffer(t, 2, 3);
+  add_body(t, 2, 2, 0, 8), add_body(t, 2, 3, 0, 0), add_body(t, 2, 2, 16, 8);
+  add_stream(t, 2, staged(RSP_DIR_IN, 0, 0), 0, 1);
+  add_stream(t, 2, unstaged(RSP_DIR_IN, 0, RSP_KIND_DIRECT, 1), 1, 1);
+  add_stream(t, 2, staged(RSP_DIR_IN, 1, 16), 2, 1);
+  add_padding(t, 2);
+}
+
+static void init_slices(struct tiny *t) {
+  for (uint32_t r = 0; r < TINY_WORLD; r++) {
+    struct tiny_slice *s = &t->slice[r];
+    t->slices[r] = (struct rsp_slice_tables){.world_rank = r,
+                                             .train_rank = t->ranks[r].train_rank,
+                                             .infer_rank = t->ranks[r].infer_rank,
+                                             .rounds = t->global.rounds,
+                                             .staging = 32,
+                                             .names = s->names,
+                                             .files = s->files,
+                                             .buffers = s->buffers,
+                                             .dims = s->dims,
+                                             .zeros = s->zeros,
+                                             .zloops = s->zloops,
+                                             .bodies = s->bodies,
+                                             .descs = s->descs,
+                                             .loops = s->loops,
+                                             .streams = s->streams,
+                                             .parts = s->parts};
+    s->files[0] = add(s->names, &t->slices[r].names_bytes, "train.layout");
+    s->files[1] = add(s->names, &t->slices[r].names_bytes, "infer.layout");
+    t->slices[r].file_count = 2;
+  }
+  init_programs(t);
+}
+
+void tiny_init(struct tiny *t) {
+  memset(t, 0, sizeof *t);
+  t->global = (struct rsp_global_tables){.world = TINY_WORLD,
+                                         .train_world = 2,
+                                         .infer_world = 2,
+                                         .rounds = 2,
+                                         .max_ops = 8,
+                                         .max_peers = 0,
+                                         .staging_limit = 4096,
+                                         .chunk = 16};
+  t->global.sections[RSP_SEC_STRINGS] = t->strings;
+  init_inputs(t);
+  init_tensors(t);
+  init_ranks(t);
+  init_meaning(t);
+  init_buffers(t);
+  init_summary(t);
+  init_slices(t);
+}
+
+bool tiny_build(const struct tiny *t, void **bytes, size_t *size) {
+  return rsp_build(&t->global, t->slices, bytes, size);
+}
+
+bool tiny_plan(void **bytes, size_t *size) {
+  struct tiny *t = malloc(sizeof *t);
+  if (!t) return false;
+  tiny_init(t);
+  bool good = tiny_build(t, bytes, size);
+  free(t);
+  return good;
+}
