@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * In: a value tree and a setting of the mesh axes. Out: its local shape and pieces, or an error. This file is the
+ * semantics of section "Values" of grammar/LANGUAGE.md; the arithmetic is in place_algebra.c.
+ */
+#include "compiler/pass/place_value.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/base/check.h"
+
+static void note_loops(struct rsc_place_context *cx) {
+  if (cx->loops[0]) rsc_note(cx->diag, (struct rsc_span){.file = -1}, "in the loop at %s", cx->loops);
+}
+
+/* "[4, 8]" into a buffer of the arena. */
+static const char *shape_text(struct rsc_place_context *cx, const int64_t *dims, int32_t ndim) {
+  char text[RSC_MAX_DIMS * 24 + 4];
+  int at = snprintf(text, sizeof text, "[");
+  for (int32_t i = 0; i < ndim; i++)
+    at += snprintf(text + at, sizeof text - (size_t)at, "%s%" PRId64, i ? ", " : "", dims[i]);
+  at += snprintf(text + at, sizeof text - (size_t)at, "]");
+  return rsc_arena_strdup(cx->arena, text, (size_t)at);
+}
+
+static bool checked_elems(struct rsc_place_context *cx, struct rsc_span span, const int64_t *dims, int32_t ndim) {
+  int64_t n = 1;
+  bool zero = false;
+  for (int32_t i = 0; i < ndim; i++) zero |= dims[i] == 0;
+  for (int32_t i = 0; i < ndim && !zero; i++)
+    if (rsc_mul(n, dims[i], &n)) {
+      rsc_error(cx->diag, RSC_OVERFLOW, span, "the shape %s%s has more than 2^63 elements",
+                shape_text(cx, dims, ndim), cx->where);
+      return false;
+    }
+  return true;
+}
+
+/* ---- cuts ---- */
+
+struct range {
+  int64_t lo, hi;
+};
+
+struct cut_parts {
+  int64_t padded; /* extent after the rule's own padding */
+  RSC_VEC(struct range);
+};
+
+static const char rules_text[] = "an uneven cut needs a rule: chunk (torch.chunk), balanced (numpy array_split), padded, "
+                                 "a table of sizes, cyclic, share or each";
+
+static bool uneven(struct rsc_place_context *cx, const struct rsc_cut *cut, const char *what, int64_t d, int64_t n) {
+  rsc_error(cx->diag, RSC_CUT_UNEVEN, cut->span, "%s of %" PRId64 " cannot be cut evenly into %" PRId64 "%s%s", what, d,
+            n, cut->rule == RSC_CUT_EVEN ? " by axis '" : "", cut->rule == RSC_CUT_EVEN ? cx->mesh->axes[cut->axis].name : "");
+  return false;
+}
+
+/* Group `of` coordinates of which c is one: group index and count for share(k) or share([..]). */
+static bool share_group(struct rsc_place_context *cx, const struct rsc_cut *cut, int64_t k, int64_t n, int64_t c,
+                        int64_t *group, int64_t *groups) {
+  if (k <= 0 || n % k != 0) {
+    rsc_error(cx->diag, RSC_CUT_SIZES_SUM, cut->span,
+              "groups of %" PRId64 " do not fill axis '%s', which has %" PRId64 " coordinates", k,
+              cx->mesh->axes[cut->axis].name, n);
+    return false;
+  }
+  *groups = n / k;
+  *group = c / k;
+  return true;
+}
+
+static bool share_list(struct rsc_place_context *cx, const struct rsc_cut *cut, int64_t n, int64_t c, int64_t *group) {
+  int64_t at = 0;
+  bool found = false, bad = false;
+  for (int64_t i = 0; i < cut->list_len; i++) {
+    bad |= cut->list[i] <= 0 || rsc_add(at, cut->list[i], &at);
+    if (!found && c < at) {
+      *group = i;
+      found = true;
+    }
+  }
+  if (!bad && at == n) return true;
+  rsc_error(cx->diag, RSC_CUT_SIZES_SUM, cut->span,
+            "the groups of share add up to %" PRId64 ", but axis '%s' has %" PRId64 " coordinates", at,
+            cx->mesh->axes[cut->axis].name, n);
+  return false;
+}
+
+static void add_range(struct rsc_place_context *cx, struct cut_parts *parts, int64_t lo, int64_t hi) {
+  *RSC_PUSH(cx->arena, parts) = (struct range){lo, hi};
+}
+
+static bool cut_sizes(struct rsc_place_context *cx, const struct rsc_cut *cut, int64_t d, int64_t n, int64_t c,
+                      struct cut_parts *parts) {
+  int64_t sum = 0, lo = 0;
+  bool bad = cut->list_len != n;
+  for (int64_t i = 0; i < cut->list_len; i++) {
+    if (i == c) lo = sum;
+    bad |= cut->list[i] < 0 || rsc_add(sum, cut->list[i], &sum);
+  }
+  if (bad || sum != d) {
+    rsc_error(cx->diag, RSC_CUT_SIZES_SUM, cut->span,
+              "%" PRId64 " sizes that add up to %" PRId64 " are given; axis '%s' needs %" PRId64
+              " sizes that add up to %" PRId64,
+              cut->list_len, sum, cx->mesh->axes[cut->axis].name, n, d);
+    return false;
+  }
+  add_range(cx, parts, lo, lo + cut->list[c]);
+  return true;
+}
+
+static bool cut_each(struct rsc_place_context *cx, const struct rsc_cut *cut, int64_t d, int64_t n, int64_t c,
+                     struct cut_parts *parts) {
+  int64_t sum = 0;
+  bool bad = false;
+  for (int64_t i = 0; i < cut->list_len; i++) bad |= cut->list[i] < 0 || rsc_add(sum, cut->list[i], &sum);
+  if (bad || sum != d) {
+    rsc_error(cx->diag, RSC_CUT_SIZES_SUM, cut->span,
+              "the sections of each add up to %" PRId64 ", but the dimension has %" PRId64, sum, d);
+    return false;
+  }
+  sum = 0;
+  for (int64_t i = 0; i < cut->list_len; i++) {
+    int64_t group, groups, len = cut->list[i];
+    if (!share_group(cx, cut, cut->list2 ? cut->list2[i] : 1, n, c, &group, &groups)) return false;
+    if (len % groups != 0) return uneven(cx, cut, "a section", len, groups);
+    add_range(cx, parts, sum + len / groups * group, sum + len / groups * (group + 1));
+    sum += len;
+  }
+  return true;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* min(size * c, d), without the overflow. */
+static int64_t chunk_start(int64_t d, int64_t size, int64_t c) { return size && c <= d / size ? size * c : d; }
+
+/* Which indices of an extent d coordinate c keeps. For CYCLIC all ranges are listed: used for stacks only. */
+static bool cut_parts(struct rsc_place_context *cx, const struct rsc_cut *cut, int64_t d, struct cut_parts *parts) {
+  int64_t n = cx->mesh->axes[cut->axis].size, c = cx->coords[cut->axis], group, groups, size;
+  parts->padded = d;
+  switch (cut->rule) {
+  case RSC_CUT_EVEN:
+    if (d % n != 0) {
+      rsc_error(cx->diag, RSC_CUT_UNEVEN, cut->span,
+                "a dimension of %" PRId64 " cannot be cut evenly into %" PRId64 " parts by axis '%s'", d, n,
+                cx->mesh->axes[cut->axis].name);
+      rsc_note(cx->diag, (struct rsc_span){.file = -1}, "%s", rules_text);
+      return false;
+    }
+    add_range(cx, parts, d / n * c, d / n * (c + 1));
+    return true;
+  case RSC_CUT_CHUNK:
+    size = rsc_ceildiv(d, n);
+    add_range(cx, parts, chunk_start(d, size, c), chunk_start(d, size, c + 1));
+    return true;
+  case RSC_CUT_BALANCED:
+    size = d / n;
+    add_range(cx, parts, size * c + least(c, d % n), size * (c + 1) + least(c + 1, d % n));
+    return true;
+  case RSC_CUT_SIZES: return cut_sizes(cx, cut, d, n, c, parts);
+  case RSC_CUT_CYCLIC:
+    for (int64_t lo = c * cut->arg; lo < d; lo += n * cut->arg) add_range(cx, parts, lo, least(lo + cut->arg, d));
+    return true;
+  case RSC_CUT_SHARE:
+    groups = cut->list_len;
+    if (cut->list ? !share_list(cx, cut, n, c, &group) : !share_group(cx, cut, cut->arg, n, c, &group, &groups))
+      return false;
+    if (d % groups != 0) return uneven(cx, cut, "a dimension", d, groups);
+    add_range(cx, parts, d / groups * group, d / groups * (group + 1));
+    return true;
+  case RSC_CUT_PADDED:
+    if (rsc_mul(cut->arg, n, &size) || rsc_mul(rsc_ceildiv(d, size), size, &parts->padded)) {
+      rsc_error(cx->diag, RSC_OVERFLOW, cut->span, "the padded extent exceeds 63 bits");
+      return false;
+    }
+    add_range(cx, parts, parts->padded / n * c, parts->padded / n * (c + 1));
+    return true;
+  case RSC_CUT_EACH: return cut_each(cx, cut, d, n, c, parts);
+  }
+  return false;
+}
+
+static bool cut_value(struct rsc_place_context *cx, const struct rsc_cut *cut, int32_t k, struct rsc_local *v) {
+  if (cut->rule == RSC_CUT_CYCLIC) {
+    int64_t n = cx->mesh->axes[cut->axis].size, period;
+    if (rsc_mul(cut->arg, n, &period) || period > INT64_MAX / 2) {
+      rsc_error(cx->diag, RSC_OVERFLOW, cut->span, "the period of cyclic exceeds 63 bits");
+      return false;
+    }
+    rsc_local_cyclic(cx->arena, v, k, cut->arg, n, cx->coords[cut->axis], v);
+    return true;
+  }
+  struct cut_parts parts = {0};
+  if (!cut_parts(cx, cut, v->dims[k], &parts)) return false;
+  struct rsc_local whole = *v;
+  int64_t dims[RSC_MAX_DIMS];
+  memcpy(dims, v->dims, sizeof dims);
+  dims[k] = parts.padded;
+  if (!checked_elems(cx, cut->span, dims, v->ndim)) return false;
+  rsc_local_pad(cx->arena, v, k, parts.padded, &whole);
+  struct rsc_local *kept = RSC_ARRAY(cx->arena, struct rsc_local, parts.len + 1);
+  for (size_t i = 0; i < parts.len; i++)
+    rsc_local_slice(cx->arena, &whole, k, parts.at[i].lo, parts.at[i].hi, &kept[i]);
+  if (parts.len == 0)
+    rsc_local_slice(cx->arena, &whole, k, 0, 0, v);
+  else if (parts.len == 1)
+    *v = kept[0];
+  else
+    rsc_local_cat(cx->arena, kept, (int64_t)parts.len, k, v);
+  return true;
+}
+
+/* ---- view ---- */
+
+static bool view_mismatch(struct rsc_place_context *cx, const struct rsc_value *value, const struct rsc_local *v,
+                          const char *why) {
+  rsc_error(cx->diag, RSC_VIEW_PRODUCT, value->span, "the view does not fit the local shape %s%s: %s",
+            shape_text(cx, v->dims, v->ndim), cx->where, why);
+  note_loops(cx);
+  return false;
+}
+
+/* The real extents of a view's dimensions; *count of them. */
+static bool view_dims(struct rsc_place_context *cx, const struct rsc_value *value, const struct rsc_local *v,
+                      int64_t *dims, int32_t *count) {
+  int32_t written = value->dim_count;
+  bool rest = written && value->dims[written - 1].kind == RSC_DIM_REST;
+  if (rest) written--;
+  if (rest && written > v->ndim) return view_mismatch(cx, value, v, "more dimensions stand before '..' than it has");
+  if (written > RSC_MAX_DIMS) return view_mismatch(cx, value, v, "more than 8 dimensions");
+  bool keep = rest || written == v->ndim;
+  int64_t product = 1, have = rsc_local_elems(v);
+  int32_t open = -1;
+  for (int32_t i = 0; i < written; i++) {
+    const struct rsc_dim *d = &value->dims[i];
+    if (d->kind == RSC_DIM_SIZE) dims[i] = d->size;
+    else if (keep) dims[i] = v->dims[i];
+    else if (open >= 0) return view_mismatch(cx, value, v, "only one '_' can stand for what is left");
+    else { open = i; continue; }
+    if (rsc_mul(product, dims[i], &product)) return view_mismatch(cx, value, v, "the product exceeds 63 bits");
+  }
+  *count = written;
+  if (rest)
+    for (int32_t i = written; i < v->ndim; i++) {
+      dims[i] = v->dims[i];
+      if (rsc_mul(product, dims[i], &product)) return view_mismatch(cx, value, v, "the product exceeds 63 bits");
+      *count = i + 1;
+    }
+  if (open >= 0) {
+    if (product == 0 || have % product != 0) {
+      char why[120];
+      snprintf(why, sizeof why, "%" PRId64 " elements do not divide by %" PRId64 " to give '_'", have, product);
+      return view_mismatch(cx, value, v, why);
+    }
+    dims[open] = have / product;
+    return true;
+  }
+  if (product != have) {
+    char why[120];
+    snprintf(why, sizeof why, "it has %" PRId64 " elements, the view %s has %" PRId64, have,
+             shape_text(cx, dims, *count), product);
+    return view_mismatch(cx, value, v, why);
+  }
+  return true;
+}
+
+static bool apply_dim(struct rsc_place_context *cx, const struct rsc_dim *dim, int32_t k, struct rsc_local *v) {
+  if (dim->padded) {
+    if (dim->pad_to < v->dims[k]) {
+      rsc_error(cx->diag, RSC_PAD, dim->span, "pad to %" PRId64 " is less than the %" PRId64 " real elements%s",
+                dim->pad_to, v->dims[k], cx->where);
+      return false;
+    }
+    int64_t dims[RSC_MAX_DIMS];
+    memcpy(dims, v->dims, sizeof dims);
+    dims[k] = dim->pad_to;
+    if (!checked_elems(cx, dim->span, dims, v->ndim)) return false;
+    rsc_local_pad(cx->arena, v, k, dim->pad_to, v);
+  }
+  for (int32_t i = 0; i < dim->cut_count; i++)
+    if (!cut_value(cx, &dim->cuts[i], k, v)) {
+      rsc_note(cx->diag, (struct rsc_span){.file = -1}, "this is dimension %d of the local shape %s%s", k,
+               shape_text(cx, v->dims, v->ndim), cx->where);
+      note_loops(cx);
+      return false;
+    }
+  return true;
+}
+
+static bool apply_dims(struct rsc_place_context *cx, const struct rsc_value *value, struct rsc_local *v) {
+  for (int32_t i = 0; i < value->dim_count && value->dims[i].kind != RSC_DIM_REST; i++)
+    if (!apply_dim(cx, &value->dims[i], i, v)) return false;
+  return true;
+}
+
+static bool place_view(struct rsc_place_context *cx, const struct rsc_value *value, int32_t *mention,
+                       struct rsc_local *out) {
+  if (!rsc_place_value(cx, value->children[0], mention, out)) return false;
+  int64_t dims[RSC_MAX_DIMS] = {0};
+  int32_t count = 0;
+  if (!view_dims(cx, value, out, dims, &count)) return false;
+  out->ndim = count;
+  memcpy(out->dims, dims, sizeof dims);
+  return apply_dims(cx, value, out);
+}
+
+static bool place_gap(struct rsc_place_context *cx, const struct rsc_value *value, struct rsc_local *out) {
+  int64_t dims[RSC_MAX_DIMS] = {0};
+  if (value->dim_count > RSC_MAX_DIMS) {
+    rsc_error(cx->diag, RSC_NDIM, value->span, "a gap has at most 8 dimensions");
+    return false;
+  }
+  for (int32_t i = 0; i < value->dim_count; i++) dims[i] = value->dims[i].size;
+  if (!checked_elems(cx, value->span, dims, value->dim_count)) return false;
+  rsc_local_fill(cx->arena, RSC_SLOT_GAP, dims, value->dim_count, out);
+  return apply_dims(cx, value, out);
+}
+
+/* ---- cat, stack, slice, permute ---- */
+
+static bool same_but(const struct rsc_local *a, const struct rsc_local *b, int64_t k) {
+  if (a->ndim != b->ndim) return false;
+  for (int32_t i = 0; i < a->ndim; i++)
+    if (i != k && a->dims[i] != b->dims[i]) return false;
+  return true;
+}
+
+static bool differ(struct rsc_place_context *cx, struct rsc_span span, const char *word, const struct rsc_local *a,
+                   const struct rsc_local *b) {
+  rsc_error(cx->diag, RSC_SHAPES_DIFFER, span, "%s of %s and %s%s", word, shape_text(cx, a->dims, a->ndim),
+            shape_text(cx, b->dims, b->ndim), cx->where);
+  note_loops(cx);
+  return false;
+}
+
+static bool bad_dimension(struct rsc_place_context *cx, const struct rsc_value *value, const struct rsc_local *v) {
+  if (value->k >= 0 && value->k < v->ndim) return false;
+  rsc_error(cx->diag, RSC_BOUNDS, value->span, "dimension %" PRId64 " of a value with %d dimensions%s", value->k,
+            v->ndim, cx->where);
+  note_loops(cx);
+  return true;
+}
+
+static bool place_cat(struct rsc_place_context *cx, const struct rsc_value *value, int32_t *mention,
+                      struct rsc_local *out) {
+  struct rsc_local *parts = RSC_ARRAY(cx->arena, struct rsc_local, value->child_count);
+  int64_t total = 0;
+  for (int64_t i = 0; i < value->child_count; i++) {
+    if (!rsc_place_value(cx, value->children[i], mention, &parts[i])) return false;
+    if (i == 0 && bad_dimension(cx, value, &parts[0])) return false;
+    if (i && !same_but(&parts[0], &parts[i], value->k))
+      return differ(cx, value->children[i]->span, "cat", &parts[0], &parts[i]);
+    if (rsc_add(total, parts[i].dims[value->k], &total)) total = INT64_MAX;
+  }
+  int64_t dims[RSC_MAX_DIMS];
+  memcpy(dims, parts[0].dims, sizeof dims);
+  dims[value->k] = total;
+  if (!checked_elems(cx, value->span, dims, parts[0].ndim)) return false;
+  rsc_local_cat(cx->arena, parts, value->child_count, (int32_t)value->k, out);
+  return true;
+}
+
+static void skip_mentions(const struct rsc_value *value, int32_t *mention) {
+  if (value->kind == RSC_VALUE_TENSOR) ++*mention;
+  for (int64_t i = 0; i < value->child_count; i++) skip_mentions(value->children[i], mention);
+}
+
+struct slots {
+  RSC_VEC(int64_t); /* child index, or -1 for padding */
+};
+
+static bool stack_slots(struct rsc_place_context *cx, const struct rsc_value *value, struct slots *out) {
+  for (int64_t i = 0; i < value->child_count; i++) *RSC_PUSH(cx->arena, out) = i;
+  for (int32_t c = 0; c < value->cut_count; c++) {
+    struct cut_parts parts = {0};
+    struct slots kept = {0};
+    if (!cut_parts(cx, &value->cuts[c], (int64_t)out->len, &parts)) {
+      note_loops(cx);
+      return false;
+    }
+    for (size_t p = 0; p < parts.len; p++)
+      for (int64_t i = parts.at[p].lo; i < parts.at[p].hi; i++)
+        *RSC_PUSH(cx->arena, &kept) = i < (int64_t)out->len ? out->at[i] : -1;
+    *out = kept;
+  }
+  return true;
+}
+
+/* The child as one row of the stack. */
+static bool place_row(struct rsc_place_context *cx, const struct rsc_value *stack, const struct rsc_value *child,
+                      int32_t *mention, struct rsc_local *out) {
+  if (!rsc_place_value(cx, child, mention, out)) return false;
+  if (out->ndim == RSC_MAX_DIMS) {
+    rsc_error(cx->diag, RSC_NDIM, stack->span, "a stack of values with 8 dimensions would have 9");
+    return false;
+  }
+  memmove(out->dims + 1, out->dims, (size_t)out->ndim * sizeof *out->dims);
+  out->dims[0] = 1;
+  out->ndim++;
+  return true;
+}
+
+static bool place_stack(struct rsc_place_context *cx, const struct rsc_value *value, int32_t *mention,
+                        struct rsc_local *out) {
+  struct slots slots = {0};
+  if (!stack_slots(cx, value, &slots)) return false;
+  int32_t *first = RSC_ARRAY(cx->arena, int32_t, value->child_count);
+  for (int64_t i = 0; i < value->child_count; i++) {
+    first[i] = *mention;
+    skip_mentions(value->children[i], mention);
+  }
+  struct rsc_local shape, *rows = RSC_ARRAY(cx->arena, struct rsc_local, slots.len + 1);
+  int32_t at = first[0];
+  if (!place_row(cx, value, value->children[0], &at, &shape)) return false;
+  for (size_t s = 0; s < slots.len; s++) {
+    int64_t i = slots.at[s];
+    if (i < 0) {
+      rsc_local_fill(cx->arena, RSC_SLOT_PAD, shape.dims, shape.ndim, &rows[s]);
+      continue;
+    }
+    at = first[i];
+    if (!place_row(cx, value, value->children[i], &at, &rows[s])) return false;
+    if (!same_but(&shape, &rows[s], -1)) return differ(cx, value->children[i]->span, "stack", &shape, &rows[s]);
+  }
+  int64_t dims[RSC_MAX_DIMS];
+  memcpy(dims, shape.dims, sizeof dims);
+  dims[0] = (int64_t)slots.len;
+  if (!checked_elems(cx, value->span, dims, shape.ndim)) return false;
+  if (slots.len) rsc_local_cat(cx->arena, rows, (int64_t)slots.len, 0, out);
+  else rsc_local_slice(cx->arena, &shape, 0, 0, 0, out);
+  return true;
+}
+
+static bool place_slice(struct rsc_place_context *cx, const struct rsc_value *value, int32_t *mention,
+                        struct rsc_local *out) {
+  if (!rsc_place_value(cx, value->children[0], mention, out) || bad_dimension(cx, value, out)) return false;
+  if (value->lo < 0 || value->lo > value->hi || value->hi > out->dims[value->k]) {
+    rsc_error(cx->diag, RSC_BOUNDS, value->span,
+              "slice [%" PRId64 ", %" PRId64 ") of dimension %" PRId64 ", which has %" PRId64 " elements%s", value->lo,
+              value->hi, value->k, out->dims[value->k], cx->where);
+    note_loops(cx);
+    return false;
+  }
+  rsc_local_slice(cx->arena, out, (int32_t)value->k, value->lo, value->hi, out);
+  return true;
+}
+
+static bool place_permute(struct rsc_place_context *cx, const struct rsc_value *value, int32_t *mention,
+                          struct rsc_local *out) {
+  if (!rsc_place_value(cx, value->children[0], mention, out)) return false;
+  uint32_t seen = 0;
+  for (int32_t i = 0; i < value->perm_len && value->perm_len <= RSC_MAX_DIMS; i++)
+    if (value->perm[i] >= 0 && value->perm[i] < value->perm_len) seen |= 1u << value->perm[i];
+  if (value->perm_len != out->ndim || seen != (1u << value->perm_len) - 1) {
+    rsc_error(cx->diag, RSC_BOUNDS, value->span,
+              "permute needs each of the dimensions 0 to %d once; the value has %d dimensions%s", out->ndim - 1,
+              out->ndim, cx->where);
+    note_loops(cx);
+    return false;
+  }
+  rsc_local_permute(cx->arena, out, value->perm, out);
+  return true;
+}
+
+bool rsc_place_value(struct rsc_place_context *cx, const struct rsc_value *value, int32_t *mention,
+                     struct rsc_local *out) {
+  const struct rsc_tensor *tensor;
+  switch (value->kind) {
+  case RSC_VALUE_TENSOR:
+    tensor = &cx->layout->tensors[value->tensor];
+    rsc_local_fill(cx->arena, (*mention)++, tensor->dims, tensor->ndim, out);
+    return true;
+  case RSC_VALUE_VIEW: return place_view(cx, value, mention, out);
+  case RSC_VALUE_CAT: return place_cat(cx, value, mention, out);
+  case RSC_VALUE_STACK: return place_stack(cx, value, mention, out);
+  case RSC_VALUE_SLICE: return place_slice(cx, value, mention, out);
+  case RSC_VALUE_PERMUTE: return place_permute(cx, value, mention, out);
+  case RSC_VALUE_GAP: return place_gap(cx, value, out);
+  case RSC_VALUE_CAST:
+  case RSC_VALUE_NEG_EXP:
+  case RSC_VALUE_ADD:
+  case RSC_VALUE_REPLICA: return rsc_place_value(cx, value->children[0], mention, out);
+  }
+  return false;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The meaning of a value tree at one setting of the mesh axes: a local shape and the pieces that fill it.
+ */
+#ifndef RSC_PASS_PLACE_VALUE_H
+#define RSC_PASS_PLACE_VALUE_H
+
+#include "compiler/base/diag.h"
+#include "compiler/ir/placement.h"
+
+enum { RSC_MAX_DIMS = 8 }; /* the language's limit */
+
+struct rsc_local {
+  int32_t ndim;
+  int64_t dims[RSC_MAX_DIMS];
+  struct rsc_pieces pieces; /* nests of width 3, normalised by position, in no order; empty extents have none */
+};
+
+struct rsc_place_context {
+  struct rsc_arena *arena;
+  struct rsc_diag *diag;
+  const struct rsc_layout *layout;
+  const struct rsc_mesh *mesh;
+  const int64_t *coords; /* per axis of the mesh; only cut axes are read */
+  const char *where;     /* " at tp=1", or "" */
+  const char *loops;     /* loop values of the buffer, or "" */
+};
+
+/* Evaluates; false after an error was reported. `*mention` counts tensor mentions in tree order. */
+bool rsc_place_value(struct rsc_place_context *cx, const struct rsc_value *value, int32_t *mention,
+                     struct rsc_local *out);
+
+/* ---- the algebra on local values (place_algebra.c): every one a pure function ---- */
+
+int64_t rsc_local_elems(const struct rsc_local *v);
+/* [lo, hi) of dimension k. */
+void rsc_local_slice(struct rsc_arena *arena, const struct rsc_local *v, int32_t k, int64_t lo, int64_t hi,
+                     struct rsc_local *out);
+/* Concatenation along dimension k; the other dimensions agree. */
+void rsc_local_cat(struct rsc_arena *arena, const struct rsc_local *parts, int64_t count, int32_t k,
+                   struct rsc_local *out);
+/* Extends dimension k to `to` with padding. */
+void rsc_local_pad(struct rsc_arena *arena, const struct rsc_local *v, int32_t k, int64_t to, struct rsc_local *out);
+void rsc_local_permute(struct rsc_arena *arena, const struct rsc_local *v, const int64_t *perm,
+                       struct rsc_local *out);
+/* One piece that fills the shape: a whole tensor (slot >= 0), padding or a gap. */
+void rsc_local_fill(struct rsc_arena *arena, int32_t slot, const int64_t *dims, int32_t ndim, struct rsc_local *out);
+/* The elements i of dimension k with i / block % of == which, in order (round robin). */
+void rsc_local_cyclic(struct rsc_arena *arena, const struct rsc_local *v, int32_t k, int64_t block, int64_t of,
+                      int64_t which, struct rsc_local *out);
+
+#endif
