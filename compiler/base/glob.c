@@ -27,7 +27,7 @@ static int compare(const char *a, size_t n, const char *b, size_t m) {
 /* The end of the set that begins at glob[0] == '[', past its ']', or NULL if it is not closed. */
 static const char *set_end(const char *glob) {
   const char *s = glob + 1;
-  if (*s == '!' || *s == '^') s++;
+  if (*s == '!') s++;
   if (*s == ']') s++;
   s = strchr(s, ']');
   return s ? s + 1 : NULL;
@@ -35,7 +35,7 @@ static const char *set_end(const char *glob) {
 
 static bool in_set(const char *set, const char *end, const char *c, size_t len) {
   const char *s = set + 1, *last = end - 1;
-  bool not = *s == '!' || *s == '^', found = false;
+  bool not = *s == '!', found = false;
   if (not ) s++;
   for (const char *first = s; s < last && (s == first || *s != ']');) {
     size_t n = character(s);
@@ -77,7 +77,7 @@ bool rsc_glob_match(const char *glob, const char *name) {
     } else if (*glob == '\0' || !step(&glob, &name)) {
       if (!after_star) return false;
       glob = after_star;
-      name = ++taken;
+      name = taken += character(taken);
     }
   }
   while (*glob == '*') glob++;
