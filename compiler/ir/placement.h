@@ -56,11 +56,19 @@ struct rsc_occurrence {
 struct rsc_slot {
   uint8_t op; /* enum rsp_op */
   bool cast, replica;
+  bool shared; /* occurrences may hold copies of each other's elements; otherwise they are disjoint */
   float constant;
   struct rsc_span span; /* of the mention in the class's first buffer */
   const struct rsc_occurrence *occurrences;
   int32_t occurrence_count;
-  int32_t family; /* interned list of the occurrences' shapes: slots of one family meet other slots alike */
+  int32_t family; /* index into families */
+};
+
+/* The occurrences' shapes of a slot: slots of one family meet other slots alike. */
+struct rsc_family {
+  const int32_t *shapes;
+  int32_t count;
+  bool shared;
 };
 
 struct rsc_class {
@@ -105,6 +113,7 @@ struct rsc_placement {
   int32_t rankmap_count;
   const struct rsc_rankset *ranksets;
   int32_t rankset_count;
+  const struct rsc_family *families;
   int32_t family_count;
 };
 

@@ -25,6 +25,9 @@ struct rankmaps {
 struct ranksets {
   RSC_VEC(struct rsc_rankset);
 };
+struct families {
+  RSC_VEC(struct rsc_family);
+};
 struct mentions {
   RSC_VEC(int32_t); /* tensor indices in tree order */
 };
@@ -36,11 +39,12 @@ struct placer {
   struct rsc_arena *arena, *scratch;
   struct rsc_diag *diag;
   const struct rsc_layout *layout;
-  struct rsc_intern *class_keys, *shape_keys, *family_keys, *rankmap_keys, *rankset_keys;
+  struct rsc_keys *class_keys, *shape_keys, *family_keys, *rankmap_keys, *rankset_keys;
   struct classes classes;
   struct shapes shapes;
   struct rankmaps rankmaps;
   struct ranksets ranksets;
+  struct families families;
   struct rsc_key key; /* reused */
 };
 
@@ -157,14 +161,17 @@ static enum rsp_dtype buffer_dtype(const struct placer *p, const struct rsc_buff
 
 /* ---- entries ---- */
 
-static void find_cut_axes(const struct rsc_cut *cuts, int32_t count, bool *axes) {
-  for (int32_t i = 0; i < count; i++) axes[cuts[i].axis] = true;
+static void find_cut_axes(const struct rsc_cut *cuts, int32_t count, bool *axes, bool *shared) {
+  for (int32_t i = 0; i < count; i++) {
+    axes[cuts[i].axis] = true;
+    *shared |= cuts[i].rule == RSC_CUT_SHARE || (cuts[i].rule == RSC_CUT_EACH && cuts[i].list2);
+  }
 }
 
-static void walk_cut_axes(const struct rsc_value *v, bool *axes) {
-  for (int32_t i = 0; i < v->dim_count; i++) find_cut_axes(v->dims[i].cuts, v->dims[i].cut_count, axes);
-  find_cut_axes(v->cuts, v->cut_count, axes);
-  for (int64_t i = 0; i < v->child_count; i++) walk_cut_axes(v->children[i], axes);
+static void walk_cut_axes(const struct rsc_value *v, bool *axes, bool *shared) {
+  for (int32_t i = 0; i < v->dim_count; i++) find_cut_axes(v->dims[i].cuts, v->dims[i].cut_count, axes, shared);
+  find_cut_axes(v->cuts, v->cut_count, axes, shared);
+  for (int64_t i = 0; i < v->child_count; i++) walk_cut_axes(v->children[i], axes, shared);
 }
 
 static int by_position(const void *a, const void *b) {
@@ -191,7 +198,7 @@ static void describe_where(struct placer *p, const struct rsc_class *c, const in
 }
 
 /* The number of the entry equal to this one; a new one is copied out of scratch. */
-static int32_t intern_entry(struct placer *p, struct rsc_intern *keys, struct rsc_local *local,
+static int32_t intern_entry(struct placer *p, struct rsc_keys *keys, struct rsc_local *local,
                             struct rsc_entry *entries) {
   qsort(local->pieces.at, local->pieces.len, sizeof *local->pieces.at, by_position);
   p->key.len = 0;
@@ -201,7 +208,7 @@ static int32_t intern_entry(struct placer *p, struct rsc_intern *keys, struct rs
     key_nest(p, &local->pieces.at[i].nest, 0);
   }
   bool fresh;
-  int32_t id = rsc_intern(keys, p->key.at, p->key.len, &fresh);
+  int32_t id = rsc_keys_id(keys, p->key.at, p->key.len, &fresh);
   if (!fresh) return id;
   struct rsc_entry *e = &entries[id];
   e->ndim = local->ndim;
@@ -222,7 +229,7 @@ static bool make_entries(struct placer *p, struct rsc_class *c, const struct rsc
   for (int32_t i = 0; i < c->cut_axis_count; i++) total *= mesh->axes[c->cut_axes[i]].size;
   int32_t *entry_of = RSC_ARRAY(p->arena, int32_t, total);
   struct rsc_entry *entries = RSC_ARRAY(p->arena, struct rsc_entry, total);
-  struct rsc_intern *keys = rsc_intern_new(p->scratch);
+  struct rsc_keys *keys = rsc_keys_new(p->scratch);
   char where[256];
   for (int64_t at = 0; at < total; at++) {
     int64_t rest = at;
@@ -242,7 +249,7 @@ static bool make_entries(struct placer *p, struct rsc_class *c, const struct rsc
   }
   c->entry_of = entry_of;
   c->entries = entries;
-  c->entry_count = rsc_intern_count(keys);
+  c->entry_count = rsc_keys_count(keys);
   return true;
 }
 
@@ -253,7 +260,7 @@ static int32_t intern_shape(struct placer *p, const struct rsc_entry *e, int32_t
   for (size_t i = 0; i < e->pieces.len; i++)
     if (e->pieces.at[i].slot == slot) key_nest(p, &e->pieces.at[i].nest, base);
   bool fresh;
-  int32_t id = rsc_intern(p->shape_keys, p->key.at, p->key.len, &fresh);
+  int32_t id = rsc_keys_id(p->shape_keys, p->key.at, p->key.len, &fresh);
   if (!fresh) return id;
   struct rsc_shape shape = {.t_min = INT64_MAX, .t_max = -1};
   for (size_t i = 0; i < e->pieces.len; i++) {
@@ -268,6 +275,19 @@ static int32_t intern_shape(struct placer *p, const struct rsc_entry *e, int32_t
     *RSC_PUSH(p->arena, &shape.nests) = n;
   }
   *RSC_PUSH(p->arena, &p->shapes) = shape;
+  return id;
+}
+
+static int32_t intern_family(struct placer *p, const struct rsc_occurrence *list, int32_t count, bool shared) {
+  p->key.len = 0;
+  rsc_key_int(p->scratch, &p->key, shared);
+  for (int32_t i = 0; i < count; i++) rsc_key_int(p->scratch, &p->key, list[i].shape);
+  bool fresh;
+  int32_t id = rsc_keys_id(p->family_keys, p->key.at, p->key.len, &fresh);
+  if (!fresh) return id;
+  int32_t *shapes = RSC_ARRAY(p->arena, int32_t, count);
+  for (int32_t i = 0; i < count; i++) shapes[i] = list[i].shape;
+  *RSC_PUSH(p->arena, &p->families) = (struct rsc_family){shapes, count, shared};
   return id;
 }
 
@@ -291,9 +311,7 @@ static void make_occurrences(struct placer *p, struct rsc_class *c, struct rsc_s
     struct occurrences *list = &lists[s];
     for (size_t i = 0; i < list->len; i++)
       list->at[i].shape = intern_shape(p, &c->entries[list->at[i].entry], s, list->at[i].base);
-    p->key.len = 0;
-    for (size_t i = 0; i < list->len; i++) rsc_key_int(p->scratch, &p->key, list->at[i].shape);
-    slots[s].family = rsc_intern(p->family_keys, p->key.at, p->key.len, NULL);
+    slots[s].family = intern_family(p, list->at, (int32_t)list->len, slots[s].shared);
     struct rsc_occurrence *kept = RSC_ARRAY(p->arena, struct rsc_occurrence, list->len);
     if (list->len) memcpy(kept, list->at, list->len * sizeof *kept);
     slots[s].occurrences = kept;
@@ -317,7 +335,9 @@ static bool make_class(struct placer *p, const struct rsc_buffer *b, const struc
   for (int32_t s = 0; s < c->slot_count; s++)
     ok &= check_slot(p, b, c->dtype, &slots.at[s], &p->layout->tensors[mentions->at[s]]);
   if (!ok) return false;
-  walk_cut_axes(b->value, axes);
+  bool shared = false;
+  walk_cut_axes(b->value, axes, &shared);
+  for (int32_t s = 0; s < c->slot_count; s++) slots.at[s].shared = shared;
   int32_t *cut_axes = RSC_ARRAY(p->arena, int32_t, p->layout->meshes[b->mesh].axis_count);
   for (int32_t a = 0; a < p->layout->meshes[b->mesh].axis_count; a++)
     if (axes[a]) cut_axes[c->cut_axis_count++] = a;
@@ -341,10 +361,10 @@ static int by_rank(const void *a, const void *b) {
 
 static int32_t intern_rankset(struct placer *p, const int64_t *ranks, int64_t count) {
   bool fresh;
-  int32_t id = rsc_intern(p->rankset_keys, ranks, (size_t)count * sizeof *ranks, &fresh);
+  int32_t id = rsc_keys_id(p->rankset_keys, ranks, (size_t)count * sizeof *ranks, &fresh);
   if (fresh)
     *RSC_PUSH(p->arena, &p->ranksets) =
-        (struct rsc_rankset){rsc_intern_bytes(p->rankset_keys, id, NULL), count};
+        (struct rsc_rankset){rsc_keys_bytes(p->rankset_keys, id, NULL), count};
   return id;
 }
 
@@ -389,7 +409,7 @@ static int32_t rankmap_of(struct placer *p, int32_t klass, const int64_t *pins) 
   rsc_key_int(p->scratch, &p->key, klass);
   rsc_key_add(p->scratch, &p->key, pins, (size_t)p->layout->meshes[c->mesh].axis_count * sizeof *pins);
   bool fresh;
-  int32_t id = rsc_intern(p->rankmap_keys, p->key.at, p->key.len, &fresh);
+  int32_t id = rsc_keys_id(p->rankmap_keys, p->key.at, p->key.len, &fresh);
   if (fresh) *RSC_PUSH(p->arena, &p->rankmaps) = make_rankmap(p, c, pins);
   return id;
 }
@@ -403,7 +423,7 @@ static struct rsc_placed_buffer place_buffer(struct placer *p, const struct rsc_
   rsc_key_int(p->scratch, &p->key, b->dtype);
   key_value(p, b->value, &mentions);
   bool fresh;
-  struct rsc_placed_buffer placed = {.klass = rsc_intern(p->class_keys, p->key.at, p->key.len, &fresh), .rankmap = -1};
+  struct rsc_placed_buffer placed = {.klass = rsc_keys_id(p->class_keys, p->key.at, p->key.len, &fresh), .rankmap = -1};
   if (fresh) {
     struct rsc_class c = {0};
     if (!make_class(p, b, &mentions, &c)) c.entry_count = -1;
@@ -421,11 +441,11 @@ const struct rsc_placement *rsc_place(struct rsc_arena *arena, struct rsc_diag *
                                       const struct rsc_layout *layout) {
   struct rsc_arena *scratch = rsc_arena_new();
   struct placer p = {.arena = arena, .scratch = scratch, .diag = diag, .layout = layout};
-  p.class_keys = rsc_intern_new(scratch);
-  p.shape_keys = rsc_intern_new(scratch);
-  p.family_keys = rsc_intern_new(scratch);
-  p.rankmap_keys = rsc_intern_new(scratch);
-  p.rankset_keys = rsc_intern_new(arena); /* rank sets point into its bytes */
+  p.class_keys = rsc_keys_new(scratch);
+  p.shape_keys = rsc_keys_new(scratch);
+  p.family_keys = rsc_keys_new(scratch);
+  p.rankmap_keys = rsc_keys_new(scratch);
+  p.rankset_keys = rsc_keys_new(arena); /* rank sets point into its bytes */
   size_t before = rsc_diag_errors(diag);
   struct rsc_placed_buffer *buffers = RSC_ARRAY(arena, struct rsc_placed_buffer, layout->buffer_count);
   for (int64_t i = 0; i < layout->buffer_count; i++) buffers[i] = place_buffer(&p, &layout->buffers[i]);
@@ -440,7 +460,8 @@ const struct rsc_placement *rsc_place(struct rsc_arena *arena, struct rsc_diag *
                                 .rankmap_count = (int32_t)p.rankmaps.len,
                                 .ranksets = p.ranksets.at,
                                 .rankset_count = (int32_t)p.ranksets.len,
-                                .family_count = rsc_intern_count(p.family_keys)};
+                                .families = p.families.at,
+                                .family_count = rsc_keys_count(p.family_keys)};
   rsc_arena_free(scratch);
   return rsc_diag_errors(diag) == before ? out : NULL;
 }

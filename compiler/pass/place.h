@@ -6,7 +6,7 @@
 #define RSC_PASS_PLACE_H
 
 #include "compiler/base/diag.h"
-#include "compiler/base/intern.h"
+#include "compiler/base/keys.h"
 #include "compiler/ir/placement.h"
 
 /* Both sides intern their shapes and rank sets in tables of their own; errors go to diag, and the return value is
