@@ -157,7 +157,7 @@ bool rsc_catalogue_read_limited(struct rsc_arena *arena, struct rsc_sources *sou
                                           [FIELD_DTYPE] = {.name = "dtype"},
                                           [FIELD_CONSTANTS] = {.name = "constants"},
                                           [FIELD_TENSORS] = {"tensors", true, "tensors: [...]", NULL}};
-  struct rsc_cat cat = {.arena = arena, .diag = diag, .max_turns = max_turns};
+  struct rsc_cat cat = {.arena = arena, .diag = diag, .max_turns = max_turns, .names = rsc_interner_new(arena)};
   struct rsc_yaml root;
   *out = (struct rsc_catalogue){.name = ""};
   if (!rsc_yaml_read(arena, sources, diag, file, &root)) return false;

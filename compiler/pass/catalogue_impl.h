@@ -5,7 +5,7 @@
 #ifndef RSC_PASS_CATALOGUE_IMPL_H
 #define RSC_PASS_CATALOGUE_IMPL_H
 
-#include "compiler/base/names.h"
+#include "compiler/base/intern.h"
 #include "compiler/pass/catalogue_expr.h"
 
 struct rsc_cat_tensors {
@@ -19,9 +19,9 @@ struct rsc_cat {
   size_t constant_count;
   enum rsp_dtype dtype; /* the default, or none */
   struct rsc_cat_tensors tensors;
-  struct rsc_names names;   /* of the tensors, by the same numbers */
-  int64_t turns, max_turns; /* of all loops together */
-  struct rsc_cat_text text; /* scratch of the name being made */
+  struct rsc_interner *names; /* of the tensors, by the same numbers */
+  int64_t turns, max_turns;   /* of all loops together */
+  struct rsc_cat_text text;   /* scratch of the name being made */
 };
 
 /* The dtype that a scalar names, or RSP_DTYPE_NONE after a report. */

@@ -57,16 +57,15 @@ static bool add_one(struct rsc_cat *cat, struct entry *e) {
     rsc_cat_note_values(cat->diag, &e->scope);
     return false;
   }
-  bool added;
-  size_t number = rsc_names_add(cat->arena, &cat->names, cat->text.at, cat->text.len, &added);
-  if (!added) {
+  const struct rsc_symbol *name = rsc_intern(cat->names, cat->text.at, cat->text.len);
+  if (name->id < cat->tensors.len) {
     rsc_error(cat->diag, RSC_CATALOGUE_DUPLICATE, e->name->span, "tensor '%s' stands in this catalogue twice; keep one",
               cat->text.at);
-    rsc_note(cat->diag, cat->tensors.at[number].span, "the other is made here");
+    rsc_note(cat->diag, cat->tensors.at[name->id].span, "the other is made here");
     rsc_cat_note_values(cat->diag, &e->scope);
     return false;
   }
-  struct rsc_tensor tensor = {.name = cat->names.at[number],
+  struct rsc_tensor tensor = {.name = name->text,
                               .dtype = e->dtype,
                               .ndim = (int32_t)e->shape->u.items.count,
                               .dims = e->dims,
