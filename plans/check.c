@@ -6,19 +6,18 @@
 #include <stdarg.h>
 #include <string.h>
 
-bool rsp_broken(const struct rsp_check *check, enum rsp_rule rule, const void *at, const char *format, ...) {
+void rsp_report(const struct rsp_check *check, enum rsp_rule rule, const void *at, const char *format, ...) {
   struct rsp_error *e = check->error;
   e->rule = (int)rule;
   e->offset = check->base + (uint64_t)((const unsigned char *)at - check->bytes);
   int n = snprintf(e->text, sizeof e->text, "rule %d at byte %llu: %s", e->rule, (unsigned long long)e->offset,
                    rsp_rule_sentence(e->rule));
-  if (!format || n < 0 || (size_t)n + 3 >= sizeof e->text) return false;
+  if (!format || n < 0 || (size_t)n + 3 >= sizeof e->text) return;
   n += snprintf(e->text + n, sizeof e->text - (size_t)n, "; ");
   va_list args;
   va_start(args, format);
   vsnprintf(e->text + n, sizeof e->text - (size_t)n, format, args);
   va_end(args);
-  return false;
 }
 
 bool rsp_no_memory(const struct rsp_check *check) {

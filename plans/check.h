@@ -28,9 +28,11 @@ struct rsp_check {
   struct rsp_error *error;
 };
 
-/* Reports that the record at `at` breaks `rule`; always false. `format` adds what was found, or is NULL. */
-bool rsp_broken(const struct rsp_check *check, enum rsp_rule rule, const void *at, const char *format, ...)
+/* Reports that the record at `at` breaks `rule`. `format` adds what was found, or is NULL. */
+void rsp_report(const struct rsp_check *check, enum rsp_rule rule, const void *at, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* The same, and false: `return rsp_broken(...)`. A macro, so that the compiler sees that nothing goes on from there. */
+#define rsp_broken(...) (rsp_report(__VA_ARGS__), false)
 /* Reports the world's failure; always false. error->rule is 0. */
 bool rsp_no_memory(const struct rsp_check *check);
 enum rsp_status rsp_status_of(bool good, const struct rsp_error *error);
@@ -44,6 +46,8 @@ bool rsp_check_dirent(const struct rsp_check *check, const struct rsp_header *he
 /* Digests, padding and exact cover of a whole file whose header is good. */
 bool rsp_check_cover(const struct rsp_check *check, uint64_t file_bytes);
 
+/* A string of the strings section. */
+bool rsp_check_str(const struct rsp_check *check, const struct rsp_plan *plan, const struct rsp_str *s);
 bool rsp_check_spec(const struct rsp_check *check, const struct rsp_plan *plan);    /* strings .. ranks */
 bool rsp_check_buffers(const struct rsp_check *check, const struct rsp_plan *plan); /* classes .. summary */
 
@@ -51,6 +55,20 @@ bool rsp_check_buffers(const struct rsp_check *check, const struct rsp_plan *pla
  * reads a stream. */
 bool rsp_check_slice(const struct rsp_check *check, const struct rsp_header *header, const struct rsp_dirent *entry,
                      uint32_t world_rank, uint64_t bytes, bool *relays);
+
+/* What a body may be used for; a body that may do nothing is refused. */
+enum { RSP_BODY_SRC = 1, RSP_BODY_DST = 2, RSP_BODY_DIRECT = 4 };
+
+/* The work of one slice: `budget` steps are left for what is not plainly linear. `flags` has one byte per body. */
+struct rsp_work {
+  const struct rsp_check *check;
+  const struct rsp_header *header;
+  const struct rsp_program *program;
+  uint64_t budget;
+  unsigned char *flags;
+  bool relays;
+};
+bool rsp_check_bodies(struct rsp_work *work);
 bool rsp_check_streams(const struct rsp_check *check, const struct rsp_header *header,
                        const struct rsp_program *program, bool *relays);
 /* Every slice against the global sections. */

@@ -5,11 +5,11 @@
  *
  *   header | global sections, each 8-aligned | one slice per world rank, each 4096-aligned
  *
- * Everything has one place: sections stand in the order of enum rsp_section_kind, then slices in the order of ranks, the
- * tables of a slice in the order of struct rsp_slice; each at the first aligned byte after the one before, and what is
- * skipped is zero. Where a record owns rows of another section (a class its entries, an entry its pieces, a buffer its
- * slots, a rankmap its holds, a body its descriptors), owners take the rows in order, every row once; ranges of DIMS,
- * PLOOPS, loops, zloops and parts may be shared. A nest has at most 64 loops.
+ * Everything has one place: sections stand in the order of enum rsp_section_kind, then slices in the order of ranks,
+ * the tables of a slice in the order of struct rsp_slice; each at the first aligned byte after the one before, and what
+ * is skipped is zero. Where a record owns rows of another section (a class its entries, an entry its pieces, a buffer
+ * its slots, a rankmap its holds, a body its descriptors), owners take the rows in order, every row once; ranges of
+ * DIMS, PLOOPS, loops, zloops and parts may be shared. A nest has at most 64 loops.
  *
  * The global sections are the *specification*: what every element of every buffer means on both sides. The
  * slices are the *program*: what each rank does. A rank maps the header, its directory entry and its slice.

@@ -221,7 +221,7 @@ static enum rsp_status open_rank(int fd, const char *path, uint32_t world_rank, 
   }
   if (!rsp_check_magic(&check, head) || !rsp_check_header(&check, size)) return RSP_INVALID;
   if (world_rank >= view->header.world) {
-    rsp_broken(&check, RSP_RULE_WORLD, &view->header.world, "rank %u of a world of %u", world_rank, view->header.world);
+    rsp_report(&check, RSP_RULE_WORLD, &view->header.world, "rank %u of a world of %u", world_rank, view->header.world);
     return RSP_INVALID;
   }
   return open_dirent(fd, path, world_rank, view, error);
