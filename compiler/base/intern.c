@@ -1,79 +1,77 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * In: names as bytes. Out: one symbol per distinct name. An open-addressing table that is at most half full.
+ */
 #include "compiler/base/intern.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "compiler/base/vec.h"
 
-struct item {
-  const void *bytes;
-  size_t len;
-  uint64_t hash;
-};
-
-struct rsc_intern {
+struct rsc_interner {
   struct rsc_arena *arena;
-  RSC_VEC(struct item);
-  int32_t *table; /* item index + 1; 0 is free; a power of two of places */
-  size_t places;
+  const struct rsc_symbol **slots; /* capacity slots_cap, a power of two; NULL: empty */
+  size_t slots_cap;
+  RSC_VEC(const struct rsc_symbol *);
 };
 
-struct rsc_intern *rsc_intern_new(struct rsc_arena *arena) {
-  struct rsc_intern *t = RSC_NEW(arena, struct rsc_intern);
-  t->arena = arena;
-  t->places = 64;
-  t->table = RSC_ARRAY(arena, int32_t, t->places);
-  return t;
+struct rsc_interner *rsc_interner_new(struct rsc_arena *arena) {
+  struct rsc_interner *in = RSC_NEW(arena, struct rsc_interner);
+  in->arena = arena;
+  in->slots_cap = 64;
+  in->slots = RSC_ARRAY(arena, const struct rsc_symbol *, in->slots_cap);
+  return in;
 }
 
-static size_t probe(const struct rsc_intern *t, const void *bytes, size_t len, uint64_t hash) {
-  size_t i = hash & (t->places - 1);
-  while (t->table[i]) {
-    const struct item *item = &t->at[t->table[i] - 1];
-    if (item->hash == hash && item->len == len && (!len || !memcmp(item->bytes, bytes, len))) break;
-    i = (i + 1) & (t->places - 1);
+/* The slot that holds the name, or the empty one where it would go. */
+static size_t find_slot(const struct rsc_interner *in, const char *text, size_t len, uint64_t hash) {
+  size_t mask = in->slots_cap - 1, i = (size_t)hash & mask;
+  for (; in->slots[i]; i = (i + 1) & mask) {
+    const struct rsc_symbol *s = in->slots[i];
+    if (s->hash == hash && s->len == len && memcmp(s->text, text, len) == 0) break;
   }
   return i;
 }
 
-static void grow(struct rsc_intern *t) {
-  t->places *= 2;
-  t->table = RSC_ARRAY(t->arena, int32_t, t->places);
-  for (size_t k = 0; k < t->len; k++) {
-    size_t i = t->at[k].hash & (t->places - 1);
-    while (t->table[i]) i = (i + 1) & (t->places - 1);
-    t->table[i] = (int32_t)k + 1;
+static void grow(struct rsc_interner *in) {
+  in->slots_cap *= 2;
+  in->slots = RSC_ARRAY(in->arena, const struct rsc_symbol *, in->slots_cap);
+  size_t mask = in->slots_cap - 1;
+  for (size_t k = 0; k < in->len; k++) {
+    size_t i = (size_t)in->at[k]->hash & mask;
+    while (in->slots[i]) i = (i + 1) & mask;
+    in->slots[i] = in->at[k];
   }
 }
 
-int32_t rsc_intern(struct rsc_intern *t, const void *bytes, size_t len, bool *fresh) {
-  uint64_t hash = XXH3_64bits(bytes, len);
-  size_t i = probe(t, bytes, len, hash);
-  if (fresh) *fresh = !t->table[i];
-  if (t->table[i]) return t->table[i] - 1;
-  if (t->len * 2 >= t->places) {
-    grow(t);
-    i = probe(t, bytes, len, hash);
+const struct rsc_symbol *rsc_intern(struct rsc_interner *in, const char *text, size_t len) {
+  uint64_t hash = XXH3_64bits(text, len);
+  size_t i = find_slot(in, text, len, hash);
+  if (in->slots[i]) return in->slots[i];
+  if ((in->len + 1) * 2 > in->slots_cap) {
+    grow(in);
+    i = find_slot(in, text, len, hash);
   }
-  *RSC_PUSH(t->arena, t) = (struct item){rsc_arena_strdup(t->arena, bytes, len), len, hash};
-  t->table[i] = (int32_t)t->len;
-  return (int32_t)t->len - 1;
+  struct rsc_symbol *s = RSC_NEW(in->arena, struct rsc_symbol);
+  s->text = rsc_arena_strdup(in->arena, text, len);
+  s->len = len;
+  s->hash = hash;
+  s->id = (uint32_t)in->len;
+  in->slots[i] = s;
+  *RSC_PUSH(in->arena, in) = s;
+  return s;
 }
 
-int32_t rsc_intern_find(const struct rsc_intern *t, const void *bytes, size_t len) {
-  return t->table[probe(t, bytes, len, XXH3_64bits(bytes, len))] - 1;
+const struct rsc_symbol *rsc_intern_find(const struct rsc_interner *in, const char *text, size_t len) {
+  return in->slots[find_slot(in, text, len, XXH3_64bits(text, len))];
 }
 
-const void *rsc_intern_bytes(const struct rsc_intern *t, int32_t id, size_t *len) {
-  if (len) *len = t->at[id].len;
-  return t->at[id].bytes;
+size_t rsc_intern_count(const struct rsc_interner *in) {
+  return in->len;
 }
 
-int32_t rsc_intern_count(const struct rsc_intern *t) { return (int32_t)t->len; }
-
-void rsc_key_add(struct rsc_arena *arena, struct rsc_key *key, const void *bytes, size_t len) {
-  if (key->cap - key->len < len) key->at = rsc_vec_grow(arena, key->at, key->len, &key->cap, key->len + len, 1);
-  if (len) memcpy(key->at + key->len, bytes, len);
-  key->len += len;
+const struct rsc_symbol *rsc_intern_at(const struct rsc_interner *in, uint32_t id) {
+  return in->at[id];
 }
