@@ -1,0 +1,16 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the cases of one area: run.py --bin DIRECTORY AREA [CASE...]. In: the tools in DIRECTORY. Out: exit 0 or 1."""
+import argparse
+import importlib
+import sys
+
+import harness
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--bin", required=True)
+parser.add_argument("area")
+parser.add_argument("cases", nargs="*")
+arguments = parser.parse_args()
+importlib.import_module(arguments.area)
+sys.exit(harness.main(arguments.bin, arguments.cases))

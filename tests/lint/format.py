@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""clang-format decides layout. In: the root, clang-format. Out: the files it would change.
+
+Exit 0 or 1; 77 (skipped) without clang-format 14, whose taste is the one that counts.
+"""
+import subprocess
+import sys
+
+import tree
+
+STRICT = False  # report only
+
+
+def main(root, tool=None, *_):
+    version = subprocess.run([tool, "--version"], capture_output=True, text=True).stdout if tool else ""
+    if "version 14." not in version:
+        print("format: clang-format 14 is not here: skipped")
+        sys.exit(77)
+    faults = []
+    for name in tree.files(root, ".c", ".h", ".cpp"):
+        done = subprocess.run([tool, "--dry-run", "-Werror", name], cwd=root, capture_output=True, text=True)
+        if done.returncode:
+            faults.append(f"{name}: {done.stderr.count('error:')} places; clang-format -i {name}")
+    if not STRICT:
+        print("\n".join(faults))
+        faults = []
+    tree.finish("format", faults)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
