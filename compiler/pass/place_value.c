@@ -30,8 +30,8 @@ static bool checked_elems(struct rsc_place_context *cx, struct rsc_span span, co
   bool zero = false;
   for (int32_t i = 0; i < ndim; i++) zero |= dims[i] == 0;
   for (int32_t i = 0; i < ndim && !zero; i++)
-    if (rsc_mul(n, dims[i], &n)) {
-      rsc_error(cx->diag, RSC_OVERFLOW, span, "the shape %s%s has more than 2^63 elements",
+    if (rsc_mul(n, dims[i], &n) || n > INT64_MAX / 8) { /* bytes fit too */
+      rsc_error(cx->diag, RSC_OVERFLOW, span, "the shape %s%s has more than 2^60 elements",
                 shape_text(cx, dims, ndim), cx->where);
       return false;
     }

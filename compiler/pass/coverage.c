@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * In: pairs. Out: errors only. Every wanted element has a supplier, every supplied element is wanted, none is supplied
+ * by two places unless one says replica. Worked out once for all tensors that are placed alike.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/base/keys.h"
+#include "compiler/pass/pair.h"
+
+struct lack {
+  int64_t elems, first; /* how many elements, and the first of them */
+  int32_t mention, other;
+};
+
+struct coverage {
+  struct lack missing, unwanted, twice;
+};
+
+struct coverages {
+  RSC_VEC(struct coverage);
+};
+
+struct cover {
+  struct rsc_arena *scratch;
+  struct rsc_diag *diag;
+  const struct rsc_pairs *pairs;
+  int64_t *intersections;
+};
+
+static const struct rsc_family *family_of(const struct cover *c, enum rsc_side side, struct rsc_mention m) {
+  return &c->pairs->placement[side]->families[rsc_slot_of(c->pairs, m)->family];
+}
+
+static const struct rsc_shape *shape_of(const struct cover *c, enum rsc_side side, int32_t shape) {
+  return &c->pairs->placement[side]->shapes[shape];
+}
+
+/* parts := parts minus shape; what was taken goes to `taken` if that is not NULL. */
+static void subtract(struct cover *c, struct rsc_arena *temp, struct rsc_nests *parts, const struct rsc_shape *shape,
+                     struct rsc_nests *taken) {
+  for (size_t q = 0; q < shape->nests.len; q++) {
+    const struct rsc_nest *nest = &shape->nests.at[q];
+    int64_t lo = nest->base[RSC_F_TENSOR], hi = lo + rsc_nest_extent(nest, RSC_F_TENSOR);
+    struct rsc_nests rest = {0};
+    for (size_t i = 0; i < parts->len; i++) {
+      int64_t part_lo = parts->at[i].base[RSC_F_TENSOR], part_hi = part_lo + rsc_nest_extent(&parts->at[i], RSC_F_TENSOR);
+      if (part_hi < lo || part_lo > hi) {
+        *RSC_PUSH(temp, &rest) = parts->at[i];
+        continue;
+      }
+      ++*c->intersections;
+      rsc_nest_split(temp, &parts->at[i], nest, 3, taken, &rest);
+    }
+    *parts = rest;
+  }
+}
+
+static void widen(struct rsc_arena *temp, const struct rsc_shape *shape, struct rsc_nests *out) {
+  for (size_t i = 0; i < shape->nests.len; i++) *RSC_PUSH(temp, out) = rsc_nest_copy(temp, &shape->nests.at[i], 4);
+}
+
+static void add_lack(struct lack *lack, const struct rsc_nests *parts, int32_t mention, int32_t other) {
+  for (size_t i = 0; i < parts->len; i++) {
+    int64_t first = parts->at[i].base[RSC_F_TENSOR];
+    if (lack->elems == 0 || first < lack->first) {
+      lack->first = first;
+      lack->mention = mention;
+      lack->other = other;
+    }
+    lack->elems += rsc_nest_elems(&parts->at[i]);
+  }
+}
+
+/* Elements of the mentions of one side that no mention of the other side holds. */
+static void find_lack(struct cover *c, const struct rsc_paired_tensor *t, enum rsc_side side, struct lack *lack) {
+  enum rsc_side other = side == RSC_TRAIN ? RSC_INFER : RSC_TRAIN;
+  for (int32_t m = 0; m < t->by_side[side].count; m++) {
+    const struct rsc_family *family = family_of(c, side, t->by_side[side].at[m]);
+    for (int32_t o = 0; o < family->count; o++) {
+      bool seen = false;
+      for (int32_t before = 0; before < o && family->shared; before++) seen |= family->shapes[before] == family->shapes[o];
+      if (seen) continue;
+      const struct rsc_shape *shape = shape_of(c, side, family->shapes[o]);
+      struct rsc_arena *temp = rsc_arena_new();
+      struct rsc_nests parts = {0};
+      widen(temp, shape, &parts);
+      for (int32_t k = 0; k < t->by_side[other].count && parts.len; k++) {
+        const struct rsc_family *holder = family_of(c, other, t->by_side[other].at[k]);
+        for (int32_t h = 0; h < holder->count && parts.len; h++) {
+          const struct rsc_shape *held = shape_of(c, other, holder->shapes[h]);
+          if (held->t_max >= shape->t_min && held->t_min <= shape->t_max) subtract(c, temp, &parts, held, NULL);
+        }
+      }
+      add_lack(lack, &parts, m, -1);
+      rsc_arena_free(temp);
+    }
+  }
+}
+
+/* Elements that two training places without `replica` hold. Settings of one place are copies or disjoint. */
+static void find_twice(struct cover *c, const struct rsc_paired_tensor *t, struct lack *lack) {
+  const struct rsc_mentions *train = &t->by_side[RSC_TRAIN];
+  for (int32_t m = 0; m < train->count; m++) {
+    if (rsc_slot_of(c->pairs, train->at[m])->replica) continue;
+    const struct rsc_family *a = family_of(c, RSC_TRAIN, train->at[m]);
+    for (int32_t k = m + 1; k < train->count; k++) {
+      if (rsc_slot_of(c->pairs, train->at[k])->replica) continue;
+      const struct rsc_family *b = family_of(c, RSC_TRAIN, train->at[k]);
+      for (int32_t i = 0; i < a->count; i++)
+        for (int32_t j = 0; j < b->count; j++) {
+          const struct rsc_shape *x = shape_of(c, RSC_TRAIN, a->shapes[i]), *y = shape_of(c, RSC_TRAIN, b->shapes[j]);
+          if (x->t_max < y->t_min || x->t_min > y->t_max) continue;
+          struct rsc_arena *temp = rsc_arena_new();
+          struct rsc_nests parts = {0}, taken = {0};
+          widen(temp, x, &parts);
+          subtract(c, temp, &parts, y, &taken);
+          add_lack(lack, &taken, m, k);
+          rsc_arena_free(temp);
+        }
+    }
+  }
+}
+
+/* ---- messages ---- */
+
+/* "w[3, 0]" for a flat element, "w" for a tensor of no dimensions. */
+static const char *element_text(struct cover *c, const struct rsc_tensor *t, int64_t flat) {
+  char text[8 * 24 + 4];
+  int64_t index[8] = {0};
+  for (int32_t i = t->ndim; i-- > 0;) {
+    index[i] = flat % t->dims[i];
+    flat /= t->dims[i];
+  }
+  int at = 0;
+  text[0] = 0;
+  for (int32_t i = 0; i < t->ndim; i++)
+    at += snprintf(text + at, sizeof text - (size_t)at, "%s%" PRId64, i ? ", " : "[", index[i]);
+  if (t->ndim) at += snprintf(text + at, sizeof text - (size_t)at, "]");
+  return rsc_arena_strdup(c->scratch, text, (size_t)at);
+}
+
+static struct rsc_span span_of(const struct cover *c, struct rsc_mention m) { return rsc_buffer_of(c->pairs, m.gid)->span; }
+
+static const char *buffer_name(const struct cover *c, struct rsc_mention m) { return rsc_buffer_of(c->pairs, m.gid)->name; }
+
+/* A tensor of the other side alone whose name has the same letters once what cannot be seen is left out. */
+static bool visible(char ch) { return ch > ' ' && ch < 127; }
+
+static bool looks_alike(const char *a, const char *b) {
+  for (;;) {
+    while (*a && !visible(*a)) a++;
+    while (*b && !visible(*b)) b++;
+    if (*a != *b) return false;
+    if (!*a) return true;
+    a++;
+    b++;
+  }
+}
+
+static const char *bytes_text(struct cover *c, const char *name) {
+  struct rsc_key text = {0};
+  for (; *name; name++) {
+    char hex[8];
+    int n = visible(*name) || *name == ' ' ? snprintf(hex, sizeof hex, "%c", *name)
+                                           : snprintf(hex, sizeof hex, "\\x%02x", (unsigned char)*name);
+    rsc_key_add(c->scratch, &text, hex, (size_t)n);
+  }
+  rsc_key_add(c->scratch, &text, "", 1);
+  return (const char *)text.at;
+}
+
+static void note_lookalike(struct cover *c, const struct rsc_paired_tensor *t, enum rsc_side other) {
+  if (rsc_diag_errors(c->diag) > 20) return; /* past the cap nobody reads it */
+  for (int32_t i = 0; i < c->pairs->tensor_count; i++) {
+    const struct rsc_paired_tensor *u = &c->pairs->tensors[i];
+    if (u == t || !u->by_side[other].count || u->by_side[1 - other].count) continue;
+    if (looks_alike(t->tensor->name, u->tensor->name)) {
+      rsc_note(c->diag, u->tensor->span, "the other side has a name that differs only in what cannot be seen: \"%s\" there, \"%s\" here",
+               bytes_text(c, u->tensor->name), bytes_text(c, t->tensor->name));
+      return;
+    }
+  }
+}
+
+static void report_missing(struct cover *c, const struct rsc_paired_tensor *t, const struct lack *lack) {
+  struct rsc_mention m = t->by_side[RSC_INFER].at[lack->mention];
+  if (t->by_side[RSC_TRAIN].count == 0) {
+    rsc_error(c->diag, RSC_NOT_SUPPLIED, span_of(c, m), "buffer '%s' wants tensor '%s', which no training buffer supplies",
+              buffer_name(c, m), t->tensor->name);
+    note_lookalike(c, t, RSC_TRAIN);
+  } else {
+    rsc_error(c->diag, RSC_NOT_SUPPLIED, span_of(c, m),
+              "buffer '%s' wants %" PRId64 " elements of tensor '%s' that no training buffer supplies; the first is %s%s",
+              buffer_name(c, m), lack->elems, t->tensor->name, t->tensor->name, element_text(c, t->tensor, lack->first));
+    rsc_note(c->diag, span_of(c, t->by_side[RSC_TRAIN].at[0]), "what is supplied of it stands here");
+  }
+  rsc_note(c->diag, (struct rsc_span){.file = -1},
+           "to leave these bytes as they are, write  skip \"%s\";  in the training layout", t->tensor->name);
+}
+
+static void report_unwanted(struct cover *c, const struct rsc_paired_tensor *t, const struct lack *lack) {
+  struct rsc_mention m = t->by_side[RSC_TRAIN].at[lack->mention];
+  if (t->by_side[RSC_INFER].count == 0) {
+    rsc_error(c->diag, RSC_NOT_WANTED, span_of(c, m), "buffer '%s' supplies tensor '%s', which no inference buffer wants",
+              buffer_name(c, m), t->tensor->name);
+    note_lookalike(c, t, RSC_INFER);
+  } else {
+    rsc_error(c->diag, RSC_NOT_WANTED, span_of(c, m),
+              "buffer '%s' supplies %" PRId64 " elements of tensor '%s' that no inference buffer wants; the first is %s%s",
+              buffer_name(c, m), lack->elems, t->tensor->name, t->tensor->name, element_text(c, t->tensor, lack->first));
+    rsc_note(c->diag, span_of(c, t->by_side[RSC_INFER].at[0]), "what is wanted of it stands here");
+  }
+  rsc_note(c->diag, (struct rsc_span){.file = -1}, "to drop it, write  skip \"%s\";  in the inference layout",
+           t->tensor->name);
+}
+
+static void report_twice(struct cover *c, const struct rsc_paired_tensor *t, const struct lack *lack) {
+  struct rsc_mention a = t->by_side[RSC_TRAIN].at[lack->mention], b = t->by_side[RSC_TRAIN].at[lack->other];
+  rsc_error(c->diag, RSC_SUPPLIED_TWICE, span_of(c, b),
+            "tensor '%s' is supplied twice: buffer '%s' holds %" PRId64
+            " elements that buffer '%s' supplies too; the first is %s%s",
+            t->tensor->name, buffer_name(c, b), lack->elems, buffer_name(c, a), t->tensor->name,
+            element_text(c, t->tensor, lack->first));
+  rsc_note(c->diag, span_of(c, a), "the other place is here; if both hold the same values, write  replica  before one of them");
+}
+
+static struct coverage find_coverage(struct cover *c, const struct rsc_paired_tensor *t) {
+  struct coverage result = {0};
+  find_lack(c, t, RSC_INFER, &result.missing);
+  find_lack(c, t, RSC_TRAIN, &result.unwanted);
+  find_twice(c, t, &result.twice);
+  return result;
+}
+
+void rsc_check_coverage(struct rsc_diag *diag, const struct rsc_pairs *pairs, int64_t *intersections) {
+  struct cover c = {rsc_arena_new(), diag, pairs, intersections};
+  struct rsc_keys *keys = rsc_keys_new(c.scratch);
+  struct coverages known = {0};
+  struct rsc_key key = {0};
+  for (int32_t i = 0; i < pairs->tensor_count; i++) {
+    const struct rsc_paired_tensor *t = &pairs->tensors[i];
+    key.len = 0;
+    for (int side = 0; side < 2; side++) {
+      rsc_key_int(c.scratch, &key, t->by_side[side].count);
+      for (int32_t m = 0; m < t->by_side[side].count; m++) {
+        const struct rsc_slot *slot = rsc_slot_of(pairs, t->by_side[side].at[m]);
+        rsc_key_int(c.scratch, &key, slot->family * 2 + slot->replica);
+      }
+    }
+    bool fresh;
+    int32_t id = rsc_keys_id(keys, key.at, key.len, &fresh);
+    if (fresh) *RSC_PUSH(c.scratch, &known) = find_coverage(&c, t);
+    const struct coverage *found = &known.at[id];
+    if (found->missing.elems && !t->skip_train) report_missing(&c, t, &found->missing);
+    if (found->unwanted.elems && !t->skip_infer) report_unwanted(&c, t, &found->unwanted);
+    if (found->twice.elems) report_twice(&c, t, &found->twice);
+  }
+  rsc_arena_free(c.scratch);
+}
