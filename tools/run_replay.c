@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// run_replay: drives the runtime. In: a plan, its file, buffers. Out: refits, timed from the moment that all rank threads
+// are let go until the last has come back. All rank threads wait at one gate between commands, so a rank that
+// failed still comes to the next one and nothing hangs here; the runtime has its own timeout.
+
+#include "tools/run_replay.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cli/cli.h"
+
+enum command { COMMAND_OPEN, COMMAND_REFIT, COMMAND_MEMCPY, COMMAND_STOP };
+
+struct rank_thread {
+  struct run_replay *replay;
+  pthread_t id;
+  uint32_t world_rank;
+  struct reshard_context *context;
+  enum reshard_status status;
+  struct reshard_fault fault;
+  // This thread's share of a memcpy of everything: from a byte of a slot on each side.
+  uint64_t share, to_slot, to_at, from_slot, from_at;
+};
+
+struct run_replay {
+  const struct rsp_plan *spec;
+  struct run_memory *memory;
+  struct run_options options;
+  struct reshard_plan *plan;
+  struct reshard_host_group *group;
+  struct rank_thread *threads;
+  uint32_t world, started;
+  enum command command;
+  // The gate: commands are numbered, threads wait for the next number and count themselves back.
+  pthread_mutex_t lock;
+  pthread_cond_t go, back;
+  uint64_t number;
+  uint32_t returned;
+};
+
+// ---- what a rank does ----------------------------------------------------------------------------------------------
+
+static void take_fault(struct rank_thread *self, enum reshard_status status) {
+  self->status = status;
+  if (self->context) reshard_last_fault(self->context, &self->fault);
+  if (self->fault.status == RESHARD_OK) self->fault.status = status;
+}
+
+static enum reshard_status bind_side(struct rank_thread *self, uint32_t which, uint32_t side_rank) {
+  const struct rsp_plan *spec = self->replay->spec;
+  struct run_side *side = &self->replay->memory->side[which];
+  if (side_rank == RSP_NO_RANK) return RESHARD_OK;
+  const struct run_rank *rank = &side->ranks[side_rank];
+  for (uint64_t i = 0; i < rank->count; i++) {
+    const struct run_slot *slot = &side->slots[rank->first + i];
+    struct rsp_str name = spec->buffers[slot->gid].name;
+    enum reshard_status status =
+        reshard_bind_n(self->context, which == RSP_TRAIN ? RESHARD_TRAIN : RESHARD_INFER, spec->strings + name.off,
+                       name.len, slot->data, slot->bytes);
+    if (status != RESHARD_OK) return status;
+  }
+  return RESHARD_OK;
+}
+
+static void rank_open(struct rank_thread *self) {
+  struct run_replay *replay = self->replay;
+  struct reshard_config config;
+  reshard_config_init(&config);
+  config.mode = replay->options.mode == RUN_STAGED ? RESHARD_STAGED : RESHARD_FUSED;
+  config.group = replay->group;
+  config.timeout_seconds = replay->options.timeout_seconds;
+  config.delay_seed = replay->options.delay_seed;
+  config.flags = replay->options.guard_staging ? RESHARD_GUARD : 0;
+  self->status = reshard_context_open(replay->plan, self->world_rank, &config, &self->context, &self->fault);
+  if (self->status != RESHARD_OK) return;
+  const struct rsp_rank *rank = &replay->spec->ranks[self->world_rank];
+  enum reshard_status status = bind_side(self, RSP_TRAIN, rank->train_rank);
+  if (status == RESHARD_OK) status = bind_side(self, RSP_INFER, rank->infer_rank);
+  if (status != RESHARD_OK) {
+    take_fault(self, status);
+    reshard_host_group_abort(replay->group, self->world_rank, self->fault.what);
+    return;
+  }
+  status = reshard_prepare(self->context);
+  if (status != RESHARD_OK) take_fault(self, status);
+}
+
+static void rank_refit(struct rank_thread *self) {
+  enum reshard_status status = reshard_refit(self->context, NULL);
+  if (status == RESHARD_OK) status = reshard_wait(self->context);
+  if (status != RESHARD_OK) take_fault(self, status);
+}
+
+static void rank_memcpy(struct rank_thread *self) {
+  const struct run_side *from = &self->replay->memory->side[RSP_TRAIN], *to = &self->replay->memory->side[RSP_INFER];
+  uint64_t t = self->to_slot, at = self->to_at, f = self->from_slot, from_at = self->from_at, left = self->share;
+  while (left) {
+    uint64_t n = to->slots[t].bytes - at, m = from->slots[f].bytes - from_at;
+    if (n > m) n = m;
+    if (n > left) n = left;
+    if (n) memcpy(to->slots[t].data + at, from->slots[f].data + from_at, n);
+    left -= n;
+    at += n;
+    from_at += n;
+    if (at == to->slots[t].bytes) t++, at = 0;
+    if (from_at == from->slots[f].bytes) f = f + 1 == from->slot_count ? 0 : f + 1, from_at = 0;
+  }
+}
+
+static void obey(struct rank_thread *self, enum command command) {
+  switch (command) {
+  case COMMAND_OPEN: rank_open(self); break;
+  case COMMAND_REFIT: rank_refit(self); break;
+  case COMMAND_MEMCPY: rank_memcpy(self); break;
+  case COMMAND_STOP: break;
+  }
+}
+
+static void *rank_main(void *at) {
+  struct rank_thread *self = at;
+  struct run_replay *replay = self->replay;
+  for (uint64_t seen = 0;; seen++) {
+    pthread_mutex_lock(&replay->lock);
+    while (replay->number == seen) pthread_cond_wait(&replay->go, &replay->lock);
+    enum command command = replay->command;
+    pthread_mutex_unlock(&replay->lock);
+    if (command == COMMAND_STOP) return NULL;
+    obey(self, command);
+    pthread_mutex_lock(&replay->lock);
+    if (++replay->returned == replay->started) pthread_cond_signal(&replay->back);
+    pthread_mutex_unlock(&replay->lock);
+  }
+}
+
+// ---- what the driver does ------------------------------------------------------------------------------------------
+
+static double command_all(struct run_replay *replay, enum command command) {
+  pthread_mutex_lock(&replay->lock);
+  replay->command = command;
+  replay->returned = 0;
+  replay->number++;
+  double start = cli_seconds();
+  pthread_cond_broadcast(&replay->go);
+  while (command != COMMAND_STOP && replay->returned < replay->started) pthread_cond_wait(&replay->back, &replay->lock);
+  double seconds = cli_seconds() - start;
+  pthread_mutex_unlock(&replay->lock);
+  return seconds;
+}
+
+// Byte `at` of all buffers of a side, end to end: its slot; *at becomes the place in it.
+static uint64_t find_slot(const struct run_side *side, uint64_t *at) {
+  uint64_t i = 0;
+  while (i < side->slot_count && *at >= side->slots[i].bytes) *at -= side->slots[i++].bytes;
+  return i;
+}
+
+// Before anything is timed. The training side is gone through as often as it takes.
+static void share_memcpy(struct run_replay *replay) {
+  const struct run_side *from = &replay->memory->side[RSP_TRAIN], *to = &replay->memory->side[RSP_INFER];
+  if (!from->bytes || !to->bytes) return;
+  for (uint32_t i = 0; i < replay->world; i++) {
+    struct rank_thread *thread = &replay->threads[i];
+    uint64_t share = to->bytes / replay->world, at = share * i;
+    thread->share = i + 1 == replay->world ? to->bytes - at : share;
+    thread->to_at = at;
+    thread->from_at = at % from->bytes;
+    thread->to_slot = find_slot(to, &thread->to_at);
+    thread->from_slot = find_slot(from, &thread->from_at);
+  }
+}
+
+// The fault of the rank that failed by itself, not of those that heard of it.
+static bool collect_fault(const struct run_replay *replay, struct reshard_fault *fault) {
+  const struct rank_thread *worst = NULL;
+  for (uint32_t i = 0; i < replay->started; i++) {
+    const struct rank_thread *thread = &replay->threads[i];
+    if (thread->status == RESHARD_OK) continue;
+    if (!worst || (worst->status == RESHARD_PEER_FAILED && thread->status != RESHARD_PEER_FAILED)) worst = thread;
+  }
+  if (!worst) return false;
+  *fault = worst->fault;
+  if (fault->status == RESHARD_OK) fault->status = worst->status;
+  if (!fault->what[0]) snprintf(fault->what, sizeof fault->what, "%s", reshard_status_text(worst->status));
+  return true;
+}
+
+static bool start_threads(struct run_replay *replay, struct reshard_fault *fault) {
+  for (uint32_t i = 0; i < replay->world; i++) {
+    struct rank_thread *thread = &replay->threads[i];
+    *thread = (struct rank_thread){.replay = replay, .world_rank = i};
+    int error = pthread_create(&thread->id, NULL, rank_main, thread);
+    if (error) {
+      fault->status = RESHARD_NO_MEMORY;
+      snprintf(fault->what, sizeof fault->what, "cannot start a thread for rank %u of %u: %s; raise the limit on threads "
+               "(ulimit -u)", (unsigned)i, (unsigned)replay->world, strerror(error));
+      return false;
+    }
+    replay->started++;
+  }
+  return true;
+}
+
+static enum reshard_status open_plan(struct run_replay *replay, const char *path, struct reshard_fault *fault) {
+  enum reshard_status status;
+  if (!strcmp(path, "-"))
+    status = reshard_open_memory(replay->spec->bytes, replay->spec->size, &replay->plan, fault);
+  else
+    status = reshard_open(path, &replay->plan, fault);
+  if (status == RESHARD_OK) status = reshard_host_group_new(replay->world, &replay->group);
+  if (status != RESHARD_OK && !fault->what[0]) snprintf(fault->what, sizeof fault->what, "%s", reshard_status_text(status));
+  if (status != RESHARD_OK) fault->status = status;
+  return status;
+}
+
+struct run_replay *run_replay_start(const struct rsp_plan *plan, const char *path, struct run_memory *memory,
+                                    const struct run_options *options, struct reshard_fault *fault) {
+  memset(fault, 0, sizeof *fault);
+  struct run_replay *replay = calloc(1, sizeof *replay);
+  struct rank_thread *threads = calloc(plan->header->world, sizeof *threads);
+  if (!replay || !threads) {
+    fault->status = RESHARD_NO_MEMORY;
+    snprintf(fault->what, sizeof fault->what, "out of memory");
+    free(replay);
+    free(threads);
+    return NULL;
+  }
+  replay->spec = plan;
+  replay->memory = memory;
+  replay->options = *options;
+  replay->world = plan->header->world;
+  replay->threads = threads;
+  pthread_mutex_init(&replay->lock, NULL);
+  pthread_cond_init(&replay->go, NULL);
+  pthread_cond_init(&replay->back, NULL);
+  bool good = open_plan(replay, path, fault) == RESHARD_OK && start_threads(replay, fault);
+  if (good) {
+    command_all(replay, COMMAND_OPEN);
+    good = !collect_fault(replay, fault);
+  }
+  if (good) return replay;
+  run_replay_stop(replay);
+  return NULL;
+}
+
+bool run_replay_refit(struct run_replay *replay, double *seconds, struct reshard_fault *fault) {
+  *seconds = 0;
+  if (replay->options.mode == RUN_NONE) return true;
+  *seconds = command_all(replay, COMMAND_REFIT);
+  return !collect_fault(replay, fault);
+}
+
+double run_replay_memcpy(struct run_replay *replay) {
+  share_memcpy(replay);
+  return command_all(replay, COMMAND_MEMCPY);
+}
+
+void run_replay_stop(struct run_replay *replay) {
+  if (!replay) return;
+  command_all(replay, COMMAND_STOP);
+  for (uint32_t i = 0; i < replay->started; i++) pthread_join(replay->threads[i].id, NULL);
+  for (uint32_t i = 0; i < replay->started; i++) reshard_context_close(replay->threads[i].context);
+  if (replay->group) reshard_host_group_free(replay->group);
+  reshard_close(replay->plan);
+  pthread_cond_destroy(&replay->go);
+  pthread_cond_destroy(&replay->back);
+  pthread_mutex_destroy(&replay->lock);
+  free(replay->threads);
+  free(replay);
+}

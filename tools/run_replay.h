@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * run_replay: every rank of a plan as a thread of this process, through the public runtime.
+ */
+#ifndef RESHARD_TOOLS_RUN_REPLAY_H
+#define RESHARD_TOOLS_RUN_REPLAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/reshard.h"
+#include "tools/run_memory.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum run_mode { RUN_FUSED, RUN_STAGED, RUN_NONE /* for tests: prepares, and then moves nothing */ };
+
+struct run_options {
+  enum run_mode mode;
+  uint64_t delay_seed;
+  double timeout_seconds;
+  bool guard_staging;
+};
+
+struct run_replay;
+
+/* Starts a thread for each world rank; each opens its context, binds its buffers and prepares. NULL with a sentence in
+ * `fault` if that fails, nothing left running. `plan` and `memory` must outlive it. */
+struct run_replay *run_replay_start(const struct rsp_plan *plan, const char *path, struct run_memory *memory,
+                                    const struct run_options *options, struct reshard_fault *fault);
+/* One refit of all ranks: true and the seconds it took, or false and the first fault. */
+bool run_replay_refit(struct run_replay *replay, double *seconds, struct reshard_fault *fault);
+/* As many bytes as the inference side has, copied with memcpy from the training buffers by the same threads, each an equal
+ * share. The inference buffers are garbage afterwards. Both sides must be in memory. */
+double run_replay_memcpy(struct run_replay *replay);
+void run_replay_stop(struct run_replay *replay);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
