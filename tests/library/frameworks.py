@@ -239,7 +239,7 @@ def main():
     check(args, "dense, one to one", dense, megatron_way(), vllm_way())
     check(args, "dense, TP2 PP2 DP2 to TP4 DP2: kv heads shared", dense,
           megatron_way(TP=2, PP=2, DP=2, stages=[2, 2]), vllm_way(TP=4, DP=2))
-    check(args, "dense, TP8, mid-head, to TP2 PP3", dict(dense, TIED=0, L=5),
+    check(args, "dense, TP8, mid-head, to TP2 PP3", dict(dense, Q=1, TIED=0, L=5),
           megatron_way(TP=8, stages=[5]), vllm_way(TP=2, PP=3))
     check(args, "dense, tied on two stages of the engine", dense,
           megatron_way(TP=2, CP=2, PP=2, stages=[3, 1]), vllm_way(TP=2, PP=2))
