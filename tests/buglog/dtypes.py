@@ -9,11 +9,11 @@ ONE = 'mesh m [x: 1];\n'
 # vllm-project/vllm#57665; verl-project/verl#7318: a bf16[3] before an f32, packed without alignment.
 MIXED = dict(dtypes={"a": "bf16", "b": "f32", "c": "u8", "d": "f32"},
              tensors='tensor "a" bf16 [3];\ntensor "b" f32 [2];\ntensor "c" u8 [1];\ntensor "d" f32 [1];\n')
-ALL = 'on m { for n in ["a", "b", "c", "d"] { buffer n; } }\n'
+ALL = 'on m { for n in ["a", "b", "c", "d"] { buffer "{n}"; } }\n'
 MIXED_VALUES = [{"a": row(0, 1, 2), "b": row(10, 11), "c": row(20), "d": row(30)}]
 case("mixed_sizes_in_one_transfer", **MIXED, train=ONE + ALL, infer=ONE + ALL, holds=MIXED_VALUES, wants=MIXED_VALUES)
 case("mixed_sizes_of_strided_buffers", **MIXED,
-     train=ONE + 'on m { for n in ["a", "b", "c", "d"] { buffer n = cat(1, n[_, 1], gap(len(n) > 1 ? 1 : '
+     train=ONE + 'on m { for n in ["a", "b", "c", "d"] { buffer "{n}" = cat(1, n[_, 1], gap(len(n) > 1 ? 1 : '
                  '(n == "a" ? 3 : n == "b" ? 2 : 1), 1)); } }\n',
      infer=ONE + ALL,
      holds=[{"a": row([0, -1], [1, -1], [2, -1]), "b": row([10, -1], [11, -1]), "c": row([20, -1]), "d": row([30, -1])}],

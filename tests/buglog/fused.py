@@ -23,7 +23,7 @@ case("cut_inside_a_head_to_shared_kv", **QKV,
 case("groups_to_single_heads",
      tensors='tensor "q" i32 [4];\ntensor "k" i32 [4];\ntensor "v" i32 [4];\n',
      train='mesh m [tp: 2];\non m { buffer "qkv" = cat(1, "q"[4, 1], "k"[4, 1], "v"[4, 1])[12 @tp]; }\n',
-     infer='mesh m [tp: 4];\non m { for n in ["q", "k", "v"] { buffer n[_ @tp]; } }\n',
+     infer='mesh m [tp: 4];\non m { for n in ["q", "k", "v"] { buffer "{n}"[_ @tp]; } }\n',
      holds=[{"qkv": row(0, 100, 200, 1, 101, 201)}, {"qkv": row(2, 102, 202, 3, 103, 203)}],
      wants=[{"q": row(0), "k": row(100), "v": row(200)}, {"q": row(1), "k": row(101), "v": row(201)},
             {"q": row(2), "k": row(102), "v": row(202)}, {"q": row(3), "k": row(103), "v": row(203)}])

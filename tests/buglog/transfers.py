@@ -72,7 +72,7 @@ case("rounds_across_stages",
      tensors=''.join(f'tensor "{n}" i32 [4, 4];\n' for n, _ in NAMES),
      train='mesh m [pp: 2, fsdp: 2];\n'
            + ''.join(f'on m[pp = {p}] {{ buffer "{n}"[_ @fsdp, _]; }}\n' for n, p in NAMES),
-     infer='mesh m [tp: 2];\non m { for n in ["a", "b", "c", "d", "e"] { buffer n[_, _ @tp]; } }\n',
+     infer='mesh m [tp: 2];\non m { for n in ["a", "b", "c", "d", "e"] { buffer "{n}"[_, _ @tp]; } }\n',
      options=["--staging", "256"],
      holds=[{n: grid(100 * i + 8 * f, 2, 4) for i, (n, q) in enumerate(NAMES) if q == p} for p in (0, 1) for f in (0, 1)],
      wants=[{n: row(*[[100 * i + 4 * r + 2 * t, 100 * i + 4 * r + 2 * t + 1] for r in range(4)])
