@@ -28,7 +28,7 @@ static void init_inputs(struct tiny *t) {
     const char *name;
   } rows[] = {{RSP_INPUT_TRAIN, "train.layout"},
               {RSP_INPUT_INFER, "infer.layout"},
-              {RSP_INPUT_CLUSTER, "cluster.yaml"},
+              {RSP_INPUT_CLUSTER, "tiny.yaml"},
               {RSP_INPUT_OPTIONS, ""}};
   for (unsigned i = 0; i < 4; i++) {
     t->inputs[i].kind = rows[i].kind;
