@@ -254,7 +254,8 @@ static const char *syntax_cure(const struct reader *r, size_t at, const char *pr
   if (c == '@' || c == '`' || c == '%') return "put text that begins with this character in quotes";
   if (strstr(problem, "mapping values"))
     return "put text that holds ': ' in quotes, and begin each key on its own line";
-  if (strstr(problem, "expected key") || strstr(problem, "block")) return "line its keys and '-' up with those above";
+  if (strstr(problem, "expected key") || strstr(problem, "expected '-'") || strstr(problem, "block"))
+    return "line its keys and '-' up with those above";
   if (strstr(problem, "',' or")) return "close the bracket or brace, and put a comma between its parts";
   if (strstr(problem, "end of stream")) return "close the quote";
   return NULL;

@@ -253,9 +253,11 @@ static void put_number(struct rsc_arena *arena, struct rsc_cat_text *out, int64_
 /* {text[lo, hi)}: a name alone may be a string; anything else is an integer. */
 static bool put_hole(struct rsc_arena *arena, const struct parser *p, size_t lo, size_t hi, struct rsc_cat_text *out) {
   int64_t value;
+  size_t brace = lo - 1, end = hi + 1;
   while (lo < hi && p->text[lo] == ' ') lo++;
   while (hi > lo && p->text[hi - 1] == ' ') hi--;
-  if (lo == hi) return fail(p, RSC_CATALOGUE_TEMPLATE, lo, lo, "{} is empty; write a name in it, or {{}} for braces");
+  if (lo == hi)
+    return fail(p, RSC_CATALOGUE_TEMPLATE, brace, end, "{} is empty; write a name in it, or {{}} for braces");
   const struct rsc_constant *c =
       rsc_cat_is_name(p->text + lo, hi - lo) ? rsc_cat_find(p->scope, p->text + lo, hi - lo) : NULL;
   if (c && c->kind == RSC_CONSTANT_STRING) {

@@ -61,8 +61,8 @@ static bool add_one(struct rsc_cat *cat, struct entry *e) {
   if (name->id < cat->tensors.len) {
     rsc_error(cat->diag, RSC_CATALOGUE_DUPLICATE, e->name->span, "tensor '%s' stands in this catalogue twice; keep one",
               cat->text.at);
-    rsc_note(cat->diag, cat->tensors.at[name->id].span, "the other is made here");
     rsc_cat_note_values(cat->diag, &e->scope);
+    rsc_note(cat->diag, cat->tensors.at[name->id].span, "the other is made here");
     return false;
   }
   struct rsc_tensor tensor = {.name = name->text,
