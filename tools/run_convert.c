@@ -118,13 +118,3 @@ int run_receive_agrees(uint32_t from, uint32_t to, uint32_t op, float constant, 
   double high = run_decode(to, encode_f32(to, -nextafterf(e, -INFINITY)));
   return given >= low && given <= high;
 }
-
-uint64_t run_load(const unsigned char *at, unsigned bytes) {
-  uint64_t bits = 0;
-  memcpy(&bits, at, bytes); // little-endian hosts only, as the plan itself
-  return bits;
-}
-
-void run_store(unsigned char *at, unsigned bytes, uint64_t bits) {
-  memcpy(at, &bits, bytes);
-}

@@ -36,8 +36,29 @@ static struct keys keys_of(const struct run_tensor *tensor, uint64_t key, uint64
   return (struct keys){(uint32_t)x, (uint32_t)(x >> 32)};
 }
 
-static uint64_t hash64(const struct run_tensor *tensor, uint64_t key, uint64_t t, uint64_t lane) {
-  struct keys a = keys_of(tensor, key, t >> 32, lane), b = {a.out, a.in};
+#define LANES 8 // 0 and 1: any bits; 1: noise; 2 and up: attempts at a finite float
+#define ATTEMPTS 5
+
+// The keys at hand while a row of elements is made.
+struct hasher {
+  const struct run_tensor *tensor;
+  uint64_t key, high;
+  struct keys lane[LANES];
+};
+
+static void hasher_move(struct hasher *h, uint64_t high) {
+  h->high = high;
+  for (uint64_t lane = 0; lane < LANES; lane++) h->lane[lane] = keys_of(h->tensor, h->key, high, lane);
+}
+
+static struct hasher hasher_start(const struct run_tensor *tensor, uint64_t key, uint64_t t) {
+  struct hasher h = {.tensor = tensor, .key = key};
+  hasher_move(&h, t >> 32);
+  return h;
+}
+
+static uint64_t hash64(const struct hasher *h, uint64_t t, unsigned lane) {
+  struct keys a = h->lane[lane], b = {a.out, a.in};
   return (uint64_t)mix32((uint32_t)t, a) << 32 | mix32((uint32_t)t * UINT32_C(0x2545F491), b);
 }
 
@@ -89,9 +110,10 @@ static void fill_bits(const struct run_tensor *tensor, uint64_t key, uint64_t t,
 
 // ---- finite floats -------------------------------------------------------------------------------------------------
 
-static uint64_t draw(const struct run_tensor *tensor, uint32_t dtype, uint64_t key, uint64_t t, uint64_t attempt) {
+static uint64_t draw(const struct hasher *hasher, uint32_t dtype, uint64_t t, unsigned attempt) {
+  const struct run_tensor *tensor = hasher->tensor;
   struct run_float f = run_float_of(dtype);
-  uint64_t h = hash64(tensor, key, t, 2 + attempt);
+  uint64_t h = hash64(hasher, t, 2 + attempt);
   uint64_t sign = h & 1, range = (uint64_t)(tensor->emax - tensor->emin + 1);
   int exponent = tensor->emin + (int)((h >> 1 & 0x7fff) * range >> 15);
   uint64_t mant = tensor->mant ? h >> (64 - tensor->mant) : 0;
@@ -116,20 +138,20 @@ static bool stands_for(const struct run_tensor *tensor, const struct run_form *f
   return run_send(form->dtype, tensor->dtype, form->op, form->constant, b) == v;
 }
 
-// The tensor's element, and what a buffer of the first form holds for it. With several forms, of which one adds, not every
+// The tensor's element, and the number that it was drawn as, in the first form if that adds. With several forms, of which one adds, not every
 // number can be had in all of them: some are tried.
-static uint64_t finite(const struct run_tensor *tensor, uint64_t key, uint64_t t, uint64_t *first) {
+static uint64_t finite(struct hasher *hasher, uint64_t t, uint64_t noise, uint64_t *first) {
+  const struct run_tensor *tensor = hasher->tensor;
   const struct run_form *forms = tensor->forms;
   bool adds = forms[0].op == RSP_OP_ADD;
-  uint64_t noise = hash64(tensor, key, t, 1);
-  for (uint64_t attempt = 0;; attempt++) {
-    uint64_t u = attempt == 5 ? 0 : draw(tensor, adds ? forms[0].dtype : tensor->dtype, key, t, attempt);
+  for (unsigned attempt = 0;; attempt++) {
+    uint64_t u = attempt == ATTEMPTS ? 0 : draw(hasher, adds ? forms[0].dtype : tensor->dtype, t, attempt);
     uint64_t v = adds ? run_send(forms[0].dtype, tensor->dtype, forms[0].op, forms[0].constant, u) : u;
-    *first = adds ? u : stand(tensor, &forms[0], v, noise);
+    *first = adds ? u : v;
     bool good = true;
     for (size_t i = 1; adds && i < tensor->form_count && good; i++)
       good = stands_for(tensor, &forms[i], stand(tensor, &forms[i], v, noise), v);
-    if (good || attempt == 5) return v;
+    if (good || attempt == ATTEMPTS) return v;
   }
 }
 
@@ -140,8 +162,12 @@ void run_values_tensor(const struct run_tensor *tensor, uint64_t key, uint64_t t
     return;
   }
   unsigned bytes = (unsigned)rsp_dtype_bytes(tensor->dtype);
+  struct hasher hasher = hasher_start(tensor, key, t0);
   uint64_t first;
-  for (size_t i = 0; i < count; i++, t0 += step) run_store(out + i * bytes, bytes, finite(tensor, key, t0, &first));
+  for (size_t i = 0; i < count; i++, t0 += step) {
+    if (t0 >> 32 != hasher.high) hasher_move(&hasher, t0 >> 32);
+    run_store(out + i * bytes, bytes, finite(&hasher, t0, hash64(&hasher, t0, 1), &first));
+  }
 }
 
 static bool same_form(const struct run_form *a, const struct run_form *b) {
@@ -155,11 +181,12 @@ void run_values_train(const struct run_tensor *tensor, const struct run_form *fo
     return;
   }
   unsigned bytes = (unsigned)rsp_dtype_bytes(form->dtype);
-  bool is_first = same_form(form, &tensor->forms[0]);
+  bool drawn = form->op == RSP_OP_ADD && same_form(form, &tensor->forms[0]);
+  struct hasher hasher = hasher_start(tensor, key, t0);
   for (size_t i = 0; i < count; i++, t0 += step) {
-    uint64_t first, v = finite(tensor, key, t0, &first);
-    uint64_t b = is_first ? first : stand(tensor, form, v, hash64(tensor, key, t0, 1));
-    run_store(out + i * bytes, bytes, b);
+    if (t0 >> 32 != hasher.high) hasher_move(&hasher, t0 >> 32);
+    uint64_t first, noise = hash64(&hasher, t0, 1), v = finite(&hasher, t0, noise, &first);
+    run_store(out + i * bytes, bytes, drawn ? first : stand(tensor, form, v, noise));
   }
 }
 
