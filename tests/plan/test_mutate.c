@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Random mutations of the tiny plan, sealed again: each is refused by a rule or is sound enough to be walked and
+// printed. Usage: test_plan_mutate [SEED [COUNT]].
+#include <stdlib.h>
+#include <string.h>
+
+#include "plans/rules.h"
+#include "tests/plan/tiny.h"
+#include "tests/plan/walk.h"
+
+static uint64_t state;
+
+static uint64_t next(void) { // splitmix64
+  uint64_t z = (state += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+static uint64_t interesting(void) {
+  static const uint64_t values[] = {
+      0,          1,         2,         3,          7,         8,          16,         64,
+      255,        4096,      INT32_MAX, UINT32_MAX, INT64_MAX, 1ull << 63, UINT64_MAX, UINT64_MAX - 7,
+      1ull << 32, 1ull << 61};
+  return values[next() % (sizeof values / sizeof values[0])];
+}
+
+// Past the seals, which are made right again, what is not padding is worth changing.
+static void mutate(unsigned char *bytes, size_t size) {
+  size_t at = next() % size, word = next() % 2 ? 8 : 4;
+  for (unsigned tries = 0; tries < 20 && !bytes[at]; tries++) at = next() % size;
+  uint64_t value;
+  switch (next() % 4) {
+  case 0:
+    bytes[at] ^= (unsigned char)(1u << next() % 8);
+    return;
+  case 1:
+    bytes[at] = (unsigned char)next();
+    return;
+  case 2:
+    at = at / word * word;
+    value = interesting();
+    if (at + word <= size) memcpy(bytes + at, &value, word);
+    return;
+  default:
+    at = at / word * word;
+    if (at + word > size) return;
+    value = 0;
+    memcpy(&value, bytes + at, word);
+    value += next() % 17 - 8;
+    memcpy(bytes + at, &value, word);
+  }
+}
+
+int main(int argc, char **argv) {
+  state = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+  unsigned long count = argc > 2 ? strtoul(argv[2], NULL, 10) : 60000, accepted = 0;
+  void *made;
+  size_t size;
+  FILE *nowhere = fopen("/dev/null", "w");
+  if (!tiny_plan(&made, &size) || !nowhere) return 2;
+  unsigned char *bytes = malloc(size);
+  if (!bytes) return 2;
+  printf("seed %llu\n", (unsigned long long)state);
+  for (unsigned long i = 0; i < count; i++) {
+    memcpy(bytes, made, size);
+    for (uint64_t n = 1 + next() % 3; n; n--) mutate(bytes, size);
+    rsp_reseal(bytes, size);
+    struct rsp_plan plan;
+    struct rsp_error error;
+    enum rsp_status status = rsp_open_memory(bytes, size, &plan, &error);
+    if (status == RSP_OK) {
+      accepted++;
+      walk_plan(&plan, 1000000);
+      rsp_print(&plan, nowhere);
+    } else if (status != RSP_INVALID || !rsp_rule_name(error.rule)) {
+      printf("mutation %lu: status %d, rule %d: %s\n", i, status, error.rule, error.text);
+      return 1;
+    }
+  }
+  printf("%lu mutants, %lu sound\n", count, accepted);
+  fclose(nowhere);
+  free(bytes);
+  free(made);
+  // A verifier that refuses all, or accepts all, is no verifier.
+  return count >= 10000 && (accepted == 0 || accepted > count / 2);
+}

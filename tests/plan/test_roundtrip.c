@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Build, write, open whole and by rank, print: what went in comes out. Usage: test_plan_roundtrip GOLDEN [--update].
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/plan/tiny.h"
+
+static int failures;
+
+#define CHECK(condition)                                                                                               \
+  do {                                                                                                                 \
+    if (!(condition)) {                                                                                                \
+      printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                                   \
+      failures++;                                                                                                      \
+    }                                                                                                                  \
+  } while (0)
+
+static char *read_text(const char *path) {
+  FILE *in = fopen(path, "r");
+  char *text = calloc(1, 1 << 16);
+  if (!in || !text) exit(2);
+  size_t n = fread(text, 1, (1 << 16) - 1, in);
+  text[n] = 0;
+  fclose(in);
+  return text;
+}
+
+static void check_text(const struct rsp_plan *plan, const char *golden, bool update) {
+  char *text = NULL;
+  size_t len = 0;
+  FILE *out = open_memstream(&text, &len);
+  if (!out) exit(2);
+  CHECK(rsp_print(plan, out));
+  fclose(out);
+  if (update) {
+    struct rsp_error error;
+    CHECK(rsp_write_file(golden, text, len, &error) == RSP_OK);
+  }
+  char *expected = read_text(golden);
+  if (strcmp(text, expected) != 0) {
+    printf("the text form differs from %s:\n%s", golden, text);
+    failures++;
+  }
+  free(expected);
+  free(text);
+}
+
+static void check_lookups(const struct rsp_plan *plan) {
+  struct rsp_program p;
+  rsp_program_of(plan, 2, &p);
+  CHECK(p.slice->world_rank == 2);
+  CHECK(rsp_program_buffer(&p, 1) == NULL);
+  CHECK(rsp_program_buffer(&p, 2) == &p.buffers[0]);
+  CHECK(rsp_program_buffer(&p, 3) == &p.buffers[1]);
+  CHECK(rsp_program_buffer(&p, 4) == NULL);
+  CHECK(rsp_buffer_entry(plan, &plan->buffers[0], 0) == &plan->entries[0]);
+  CHECK(rsp_buffer_entry(plan, &plan->buffers[0], 1) == &plan->entries[1]);
+  CHECK(rsp_buffer_entry(plan, &plan->buffers[0], 2) == NULL);
+  CHECK(rsp_buffer_entry(plan, &plan->buffers[3], 1) == &plan->entries[5]);
+  CHECK(rsp_stream_rounds(&p.streams[0]) == 2);
+}
+
+// A rank's view has its slice and maps no more than whole pages around header, directory entry and slice.
+static void check_views(const char *path, const struct rsp_plan *plan) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  struct rsp_error error;
+  for (uint32_t r = 0; r < TINY_WORLD; r++) {
+    struct rsp_rank_view view;
+    struct rsp_program whole;
+    rsp_program_of(plan, r, &whole);
+    CHECK(rsp_rank_open(path, r, &view, &error) == RSP_OK);
+    CHECK(memcmp(&view.header, plan->header, sizeof view.header) == 0);
+    CHECK(view.program.slice->bytes == whole.slice->bytes);
+    CHECK(memcmp(view.program.slice, whole.slice, (size_t)whole.slice->bytes) == 0);
+    size_t least = sizeof(struct rsp_header) + sizeof(struct rsp_dirent) + (size_t)whole.slice->bytes;
+    CHECK(view.mapped_bytes >= least && view.mapped_bytes < least + 5 * page);
+    rsp_rank_close(&view);
+    CHECK(view.program.slice == NULL);
+  }
+  struct rsp_rank_view none;
+  CHECK(rsp_rank_open(path, TINY_WORLD, &none, &error) == RSP_INVALID);
+}
+
+static void check_damage(const char *path, const unsigned char *bytes, size_t size, const struct rsp_plan *plan) {
+  // A byte of another rank's slice is not read; one of its own is refused.
+  unsigned char *copy = malloc(size);
+  struct rsp_error error;
+  struct rsp_rank_view view;
+  if (!copy) exit(2);
+  memcpy(copy, bytes, size);
+  copy[plan->directory[1].off + 100] ^= 1;
+  CHECK(rsp_write_file(path, copy, size, &error) == RSP_OK);
+  CHECK(rsp_rank_open(path, 0, &view, &error) == RSP_OK);
+  rsp_rank_close(&view);
+  CHECK(rsp_rank_open(path, 1, &view, &error) == RSP_INVALID);
+  free(copy);
+}
+
+static void check_writing(const char *dir, const void *bytes, size_t size) {
+  char path[200], link_path[200];
+  struct rsp_error error;
+  struct rsp_plan plan;
+  struct stat st;
+  snprintf(path, sizeof path, "%s/none/x.plan", dir);
+  CHECK(rsp_write_file(path, bytes, size, &error) == RSP_TROUBLE);
+  CHECK(error.rule == 0 && strstr(error.text, "none/x.plan"));
+  CHECK(rsp_open(path, &plan, &error) == RSP_TROUBLE);
+  CHECK(rsp_open(dir, &plan, &error) == RSP_TROUBLE);
+  snprintf(path, sizeof path, "%s/x.plan", dir);
+  snprintf(link_path, sizeof link_path, "%s/link.plan", dir);
+  CHECK(symlink("x.plan", link_path) == 0);
+  CHECK(rsp_write_file(path, "old", 3, &error) == RSP_OK);
+  CHECK(rsp_write_file(link_path, bytes, size, &error) == RSP_OK);
+  CHECK(lstat(link_path, &st) == 0 && S_ISLNK(st.st_mode)); // written through, not replaced
+  CHECK(stat(path, &st) == 0 && (size_t)st.st_size == size);
+  CHECK(rsp_write_file("/dev/null", bytes, size, &error) == RSP_OK);
+  CHECK(stat("/dev/null", &st) == 0 && S_ISCHR(st.st_mode));
+  unlink(link_path);
+  unlink(path);
+  CHECK(rmdir(dir) == 0); // and nothing else was left there
+}
+
+int main(int argc, char **argv) {
+  char dir[] = "/tmp/reshard-plan-XXXXXX", path[] = "/tmp/reshard-plan-file-XXXXXX";
+  void *bytes, *again;
+  size_t size, again_size;
+  struct rsp_plan plan, file;
+  struct rsp_error error;
+  if (argc < 2 || !mkdtemp(dir) || !tiny_plan(&bytes, &size) || !tiny_plan(&again, &again_size)) return 2;
+  int fd = mkstemp(path);
+  if (fd < 0) return 2;
+  close(fd);
+  CHECK(size == again_size && memcmp(bytes, again, size) == 0);
+  CHECK(rsp_write_file(path, bytes, size, &error) == RSP_OK);
+  CHECK(rsp_open_memory(bytes, size, &plan, &error) == RSP_OK);
+  CHECK(rsp_open(path, &file, &error) == RSP_OK);
+  CHECK(file.size == size && memcmp(file.bytes, bytes, size) == 0);
+  check_text(&plan, argv[1], argc > 2);
+  check_lookups(&plan);
+  check_views(path, &plan);
+  check_damage(path, bytes, size, &plan);
+  check_writing(dir, bytes, size);
+  rsp_close(&file);
+  rsp_close(&plan); // caller-owned bytes are not freed
+  unlink(path);
+  free(bytes);
+  free(again);
+  return failures != 0;
+}
