@@ -26,7 +26,7 @@ struct carry {
 /* A nest whose SRC is resolved (VAL, tensor) and whose DST is the byte in the stream. */
 static void add_carried(struct carry *c, const struct rspv_nest *nest, uint32_t tensor) {
   struct rspv_lattice lattice;
-  struct rspv_digit digits[RSPV_FUNCS + 128];
+  struct rspv_digit digits[128];
   if (nest->axes > 128) {
     c->good = false;
     return;
