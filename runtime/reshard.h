@@ -5,8 +5,8 @@
  *   reshard_open -> reshard_context_open -> reshard_bind ... -> reshard_prepare -> { reshard_refit, reshard_wait } ...
  *                -> reshard_context_close -> reshard_close
  *
- * Ranks are world ranks: all training ranks, then all inference ranks, unless a cluster file puts one of each on the same
- * GPU (then that process has both roles). Every rank of the world takes part, with an empty program too.
+ * Ranks are world ranks: all training ranks, then all inference ranks, unless a cluster file puts one of each on the
+ * same GPU (then that process has both roles). Every rank of the world takes part, with an empty program too.
  *
  * Collective calls (context, prepare, wait, swap) must be made by every rank of the world, in the same order.
  * They end on every live rank within the timeout, with an error if a rank is dead, failed, late, or made another call.
@@ -42,12 +42,13 @@ enum reshard_status {
   RESHARD_PLAN_DIFFERS,     /* the ranks do not have the same plan; the text shows both ids */
   RESHARD_UNKNOWN_BUFFER,   /* this rank holds no buffer of that name on that side */
   RESHARD_WRONG_SIZE,       /* bytes differ from the plan's */
-  RESHARD_WRONG_ALIGNMENT,  /* the pointer is not aligned to the element, or the buffers overlap */
+  RESHARD_WRONG_ALIGNMENT,  /* the pointer is not aligned to the element, or is NULL */
+  RESHARD_OVERLAP,          /* prepare: an inference buffer shares bytes with another buffer of this rank */
   RESHARD_UNBOUND,          /* prepare: a buffer has no pointer */
   RESHARD_NO_MEMORY,
-  RESHARD_TIMEOUT,          /* a rank did not arrive or did not answer */
-  RESHARD_PEER_FAILED,      /* another rank failed; the text is that rank's */
-  RESHARD_UNSUPPORTED       /* this build or backend cannot do it */
+  RESHARD_TIMEOUT,     /* a rank did not arrive or did not answer */
+  RESHARD_PEER_FAILED, /* another rank failed; the text is that rank's */
+  RESHARD_UNSUPPORTED  /* this build or backend cannot do it */
 };
 
 enum reshard_side { RESHARD_TRAIN = 0, RESHARD_INFER = 1 };
@@ -65,13 +66,13 @@ struct reshard_host_group;
 /* What went wrong, in words and in parts. Strings are NUL-terminated, cut at the end if need be, "" where unknown. */
 struct reshard_fault {
   enum reshard_status status;
-  uint32_t rank;      /* world rank that failed first, or RESHARD_NO_RANK */
-  uint32_t peer;      /* the other end, or RESHARD_NO_RANK */
-  uint32_t round;     /* or RESHARD_NO_ROUND */
-  uint32_t line;      /* of `file`, from 1; 0: unknown */
-  char what[512];     /* a whole sentence with the cause and the cure */
-  char buffer[256];   /* the buffer concerned */
-  char file[256];     /* the layout file that describes it */
+  uint32_t rank;    /* world rank that failed first, or RESHARD_NO_RANK */
+  uint32_t peer;    /* the other end, or RESHARD_NO_RANK */
+  uint32_t round;   /* or RESHARD_NO_ROUND */
+  uint32_t line;    /* of `file`, from 1; 0: unknown */
+  char what[512];   /* a whole sentence with the cause and the cure */
+  char buffer[256]; /* the buffer concerned */
+  char file[256];   /* the layout file that describes it */
 };
 
 /* "RESHARD_TIMEOUT: a rank did not arrive"; static storage; any value. Thread-safe. */
@@ -79,9 +80,9 @@ RESHARD_API const char *reshard_status_text(enum reshard_status status);
 
 /* ---- the plan ---------------------------------------------------------------------------------------------- */
 
-/* Opens the plan file: checks the header. The slice of a rank is read by reshard_context_open, which sees that it is still the
- * same plan. On success *plan is the caller's, to be closed after its contexts. `fault` may be NULL; it is filled on
- * failure. CANNOT_READ, BAD_PLAN, NO_MEMORY. Thread-safe. */
+/* Opens the plan file: checks the header. The slice of a rank is read by reshard_context_open, which sees that it is
+ * still the same plan. On success *plan is the caller's, to be closed after its contexts. `fault` may be NULL; it is
+ * filled on failure. CANNOT_READ, BAD_PLAN, NO_MEMORY. Thread-safe. */
 RESHARD_API enum reshard_status reshard_open(const char *path, struct reshard_plan **plan, struct reshard_fault *fault);
 /* The same over `bytes` bytes of memory, 8-aligned, which must outlive the plan; checks the whole plan. */
 RESHARD_API enum reshard_status reshard_open_memory(const void *data, size_t bytes, struct reshard_plan **plan,
@@ -147,13 +148,13 @@ RESHARD_API void reshard_config_init(struct reshard_config *config);
  * PLAN_DIFFERS with both ids. On success *context is the caller's; `plan` is borrowed until it is closed or swapped.
  * `fault` may be NULL. INVALID_ARGUMENT, BAD_PLAN, CANNOT_READ, PLAN_DIFFERS, TIMEOUT, PEER_FAILED, NO_MEMORY. */
 RESHARD_API enum reshard_status reshard_context_open(struct reshard_plan *plan, uint32_t world_rank,
-                                                     const struct reshard_config *config, struct reshard_context **context,
-                                                     struct reshard_fault *fault);
+                                                     const struct reshard_config *config,
+                                                     struct reshard_context **context, struct reshard_fault *fault);
 /* Waits for a running refit to end (bounded by the timeout), then frees all. NULL is fine. Not collective. */
 RESHARD_API void reshard_context_close(struct reshard_context *context);
 
-/* The buffers that this rank must bind, both sides, in plan order. Strings and dims are the context's, valid until it is
- * closed or swapped; `name` has `name_bytes` bytes and no NUL at its end. */
+/* The buffers that this rank must bind, both sides, in plan order. Strings and dims are the context's, valid until it
+ * is closed or swapped; `name` has `name_bytes` bytes and no NUL at its end. */
 struct reshard_buffer_info {
   enum reshard_side side;
   const char *name;
@@ -184,8 +185,9 @@ RESHARD_API enum reshard_status reshard_bind_n(struct reshard_context *context, 
 RESHARD_API enum reshard_status reshard_rebind(struct reshard_context *context, enum reshard_side side,
                                                const char *name, void *ptr, uint64_t bytes);
 
-/* Collective. Every buffer must be bound (UNBOUND names the first that is not). Allocates staging and programs, sets the
- * padding of the inference buffers to zero. May be called again. */
+/* Collective. Every buffer must be bound (UNBOUND names the first that is not), and no inference buffer may share bytes
+ * with another buffer, but that two inference buffers may be bound to the very same ones (tied weights). Allocates
+ * staging and programs, sets the padding of the inference buffers to zero. May be called again. */
 RESHARD_API enum reshard_status reshard_prepare(struct reshard_context *context);
 
 /* Starts one refit and returns; allocates nothing and plans nothing. `stream`: of the backend; host: NULL. The training
@@ -204,9 +206,9 @@ RESHARD_API uint64_t reshard_version(const struct reshard_context *context);
 /* The last error of any call on this context; status RESHARD_OK if there was none. */
 RESHARD_API void reshard_last_fault(const struct reshard_context *context, struct reshard_fault *fault);
 
-/* Collective. Goes over to another plan of the same world: the version and the pointers of buffers that the new plan holds
- * under the same side, name and size stay; the others are to be bound; then prepare. On failure (all ranks fail alike) the
- * context is as it was. The old plan may then be closed. */
+/* Collective. Goes over to another plan of the same world: the version and the pointers of buffers that the new plan
+ * holds under the same side, name and size stay; the others are to be bound; then prepare. On failure (all ranks fail
+ * alike) the context is as it was. The old plan may then be closed. */
 RESHARD_API enum reshard_status reshard_swap(struct reshard_context *context, struct reshard_plan *plan);
 
 #ifdef __cplusplus

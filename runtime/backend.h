@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a backend is: one table of functions over a context. The order of calls is the contract:
+ *
+ *   open -> { prepare -> (all ranks agree) -> link -> (all ranks agree) -> { refit -> wait }* -> reset }* -> close
+ *
+ * Each returns a status and, on failure, has filled *fault. prepare looks at this rank only; link may look at peers,
+ * which are all prepared then and stay so until the second agreement.
+ */
+#ifndef RSR_BACKEND_H
+#define RSR_BACKEND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/reshard.h"
+
+struct rsr_backend {
+  const char *name;
+  enum reshard_status (*open)(struct reshard_context *context, struct reshard_fault *fault);
+  /* The control channel of the backend itself, used where the caller gives none; NULL: it has none. */
+  enum reshard_status (*all_gather)(struct reshard_context *context, const void *mine, size_t bytes, void *all,
+                                    const char *call, struct reshard_fault *fault);
+  enum reshard_status (*prepare)(struct reshard_context *context, struct reshard_fault *fault);
+  enum reshard_status (*link)(struct reshard_context *context, struct reshard_fault *fault);
+  enum reshard_status (*refit)(struct reshard_context *context, void *stream, struct reshard_fault *fault);
+  /* PENDING while it runs. */
+  enum reshard_status (*query)(struct reshard_context *context, struct reshard_fault *fault);
+  /* Until the refit has ended on this rank. */
+  enum reshard_status (*wait)(struct reshard_context *context, struct reshard_fault *fault);
+  /* After a failure: returns when no rank touches this rank's memory any more. */
+  void (*quiesce)(struct reshard_context *context);
+  /* Undoes prepare and link. */
+  void (*reset)(struct reshard_context *context);
+  void (*close)(struct reshard_context *context);
+};
+
+extern const struct rsr_backend rsr_host;
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A rank's context: opened, prepared, refitted, swapped, closed. In: a plan and addresses; out: statuses. What moves
+ * the bytes is the backend's.
+ */
+#include "runtime/context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_TIMEOUT 30.0
+
+void reshard_config_init(struct reshard_config *config) {
+  *config = (struct reshard_config){.struct_bytes = sizeof *config,
+                                    .backend = RESHARD_HOST,
+                                    .mode = RESHARD_FUSED,
+                                    .timeout_seconds = DEFAULT_TIMEOUT};
+}
+
+static const struct rsr_backend *backend_of(enum reshard_backend backend) {
+  return backend == RESHARD_HOST ? &rsr_host : NULL;
+}
+
+/* A caller built against an older header gives a shorter struct. */
+static enum reshard_status take_config(struct reshard_config *to, const struct reshard_config *from,
+                                       struct reshard_fault *fault) {
+  reshard_config_init(to);
+  if (!from || from->struct_bytes < offsetof(struct reshard_config, inject) || from->struct_bytes > sizeof *to) {
+    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT,
+                     "context_open: config is NULL or not from reshard_config_init of this library's version");
+  }
+  memcpy(to, from, from->struct_bytes);
+  if (!(to->timeout_seconds > 0)) to->timeout_seconds = DEFAULT_TIMEOUT;
+  if (to->mode != RESHARD_STAGED && to->mode != RESHARD_FUSED) {
+    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "context_open: unknown mode %d", (int)to->mode);
+  }
+  const struct rsr_backend *backend = backend_of(to->backend);
+  if (!backend)
+    return rsr_fault(fault, RESHARD_UNSUPPORTED, "context_open: this build has no backend %d", (int)to->backend);
+  if (!backend->all_gather && !to->all_gather) {
+    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "context_open: backend %s needs config.all_gather",
+                     backend->name);
+  }
+  return RESHARD_OK;
+}
+
+static void free_context(struct reshard_context *context) {
+  rsr_slice_close(&context->slice);
+  free(context->words);
+  free(context);
+}
+
+/* From here on this rank takes part, so its failure is told to all. */
+static enum reshard_status join(struct reshard_context *context, const struct reshard_plan *plan,
+                                struct reshard_fault *fault) {
+  enum reshard_status status = context->backend->open(context, fault);
+  if (status != RESHARD_OK) return status;
+  status = rsr_slice_open(&context->slice, plan, context->world_rank, fault);
+  status = rsr_agree(context, RSR_CALL_CONTEXT, plan->header.plan_id, status, fault);
+  if (status != RESHARD_OK) context->backend->close(context);
+  return status;
+}
+
+enum reshard_status reshard_context_open(struct reshard_plan *plan, uint32_t world_rank,
+                                         const struct reshard_config *config, struct reshard_context **out,
+                                         struct reshard_fault *fault) {
+  struct reshard_fault own;
+  if (!fault) fault = &own;
+  rsr_fault_clear(fault);
+  if (!plan || !out) return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "context_open: plan or context is NULL");
+  *out = NULL;
+  if (world_rank >= plan->header.world) {
+    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "context_open: world rank %u is beyond the plan's world of %u",
+                     world_rank, plan->header.world);
+  }
+  struct reshard_config taken;
+  enum reshard_status status = take_config(&taken, config, fault);
+  if (status != RESHARD_OK) return status;
+  struct reshard_context *context = calloc(1, sizeof *context);
+  if (!context) return rsr_no_memory(fault, "the context", sizeof *context);
+  context->config = taken;
+  context->world = plan->header.world;
+  context->world_rank = world_rank;
+  context->backend = backend_of(taken.backend);
+  rsr_fault_clear(&context->fault);
+  context->words = calloc(context->world, sizeof *context->words);
+  status = context->words ? join(context, plan, fault) : rsr_no_memory(fault, "agreements", sizeof *context->words);
+  if (status == RESHARD_OK)
+    *out = context;
+  else
+    free_context(context);
+  return status;
+}
+
+void reshard_context_close(struct reshard_context *context) {
+  if (!context) return;
+  context->backend->close(context);
+  free_context(context);
+}
+
+static enum reshard_status not_now(struct reshard_context *context, const char *call) {
+  static const char *const why[] = {"it is not prepared; call prepare on every rank", "no refit runs; call refit",
+                                    "a refit runs; call wait first", "it has failed; close it"};
+  return rsr_fault(&context->fault, RESHARD_WRONG_STATE, "%s does not fit the state of the context: %s", call,
+                   why[context->state]);
+}
+
+static enum reshard_status prepare_here(struct reshard_context *context) {
+  context->backend->reset(context);
+  enum reshard_status status = rsr_slice_ready(&context->slice, context->world_rank, &context->fault);
+  if (status != RESHARD_OK) return status;
+  rsr_slice_zero(&context->slice);
+  return context->backend->prepare(context, &context->fault);
+}
+
+enum reshard_status reshard_prepare(struct reshard_context *context) {
+  if (!context) return RESHARD_INVALID_ARGUMENT;
+  if (context->state == RSR_RUNNING || context->state == RSR_BROKEN) return not_now(context, "prepare");
+  context->state = RSR_OPEN;
+  const uint8_t *plan_id = context->slice.plan->header.plan_id;
+  enum reshard_status status = prepare_here(context);
+  status = rsr_agree(context, RSR_CALL_PREPARE, plan_id, status, &context->fault);
+  if (status == RESHARD_OK) {
+    status = context->backend->link(context, &context->fault);
+    status = rsr_agree(context, RSR_CALL_LINK, plan_id, status, &context->fault);
+  }
+  if (status == RESHARD_OK) context->state = RSR_READY;
+  return status;
+}
+
+enum reshard_status reshard_refit(struct reshard_context *context, void *stream) {
+  if (!context) return RESHARD_INVALID_ARGUMENT;
+  if (context->state != RSR_READY) return not_now(context, "refit");
+  enum reshard_status status = context->backend->refit(context, stream, &context->fault);
+  context->state = status == RESHARD_OK ? RSR_RUNNING : RSR_BROKEN;
+  return status;
+}
+
+enum reshard_status reshard_query(struct reshard_context *context) {
+  if (!context) return RESHARD_INVALID_ARGUMENT;
+  if (context->state != RSR_RUNNING) return not_now(context, "query");
+  return context->backend->query(context, &context->fault);
+}
+
+enum reshard_status reshard_wait(struct reshard_context *context) {
+  if (!context) return RESHARD_INVALID_ARGUMENT;
+  if (context->state != RSR_RUNNING) return not_now(context, "wait");
+  enum reshard_status status = context->backend->wait(context, &context->fault);
+  status = rsr_agree(context, RSR_CALL_WAIT, context->slice.plan->header.plan_id, status, &context->fault);
+  if (status == RESHARD_OK) {
+    context->version++;
+    context->state = RSR_READY;
+  } else {
+    context->state = RSR_BROKEN;
+    context->backend->quiesce(context);
+  }
+  return status;
+}
+
+uint64_t reshard_version(const struct reshard_context *context) {
+  return context ? context->version : 0;
+}
+
+void reshard_last_fault(const struct reshard_context *context, struct reshard_fault *fault) {
+  if (context)
+    *fault = context->fault;
+  else
+    rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "last_fault: context is NULL");
+}
+
+/* ---- another plan ------------------------------------------------------------------------------------------------ */
+
+static void carry_addresses(struct rsr_slice *to, const struct rsr_slice *from) {
+  for (uint64_t row = 0; row < to->program.slice->buffers.count; row++) {
+    const struct rsp_sbuffer *buffer = &to->program.buffers[row];
+    uint64_t old = rsr_slice_find(from, buffer->side, to->program.names + buffer->name.off, (size_t)buffer->name.len);
+    if (old == UINT64_MAX || !from->is_bound[old] || from->program.buffers[old].bytes != buffer->bytes) continue;
+    if ((uintptr_t)from->bound[old] % buffer->align != 0) continue;
+    to->bound[row] = from->bound[old];
+    to->is_bound[row] = true;
+  }
+}
+
+enum reshard_status reshard_swap(struct reshard_context *context, struct reshard_plan *plan) {
+  if (!context || !plan) return RESHARD_INVALID_ARGUMENT;
+  if (context->state == RSR_RUNNING || context->state == RSR_BROKEN) return not_now(context, "swap");
+  struct rsr_slice slice = {0};
+  enum reshard_status status;
+  if (plan->header.world != context->world) {
+    status = rsr_fault(&context->fault, RESHARD_INVALID_ARGUMENT,
+                       "swap: the new plan's world is %u, this one's %u; close the contexts and open new ones",
+                       plan->header.world, context->world);
+  } else {
+    status = rsr_slice_open(&slice, plan, context->world_rank, &context->fault);
+  }
+  status = rsr_agree(context, RSR_CALL_SWAP, plan->header.plan_id, status, &context->fault);
+  if (status != RESHARD_OK) {
+    rsr_slice_close(&slice);
+    return status;
+  }
+  context->backend->reset(context);
+  carry_addresses(&slice, &context->slice);
+  rsr_slice_close(&context->slice);
+  context->slice = slice;
+  context->state = RSR_OPEN;
+  return RESHARD_OK;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How ranks agree: each says what it does and how it went, over the control channel, and all draw the same conclusion.
+ * In: this rank's status; out: the world's.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/context.h"
+
+static const char *call_text(uint32_t call) {
+  switch (call) {
+  case RSR_CALL_CONTEXT:
+    return "context_open";
+  case RSR_CALL_PREPARE:
+  case RSR_CALL_LINK:
+    return "prepare";
+  case RSR_CALL_WAIT:
+    return "wait";
+  case RSR_CALL_SWAP:
+    return "swap";
+  default:
+    return "an unknown call";
+  }
+}
+
+static enum reshard_status all_gather(struct reshard_context *context, const void *mine, size_t bytes, void *all,
+                                      uint32_t call, struct reshard_fault *fault) {
+  const struct reshard_config *config = &context->config;
+  if (!config->all_gather) return context->backend->all_gather(context, mine, bytes, all, call_text(call), fault);
+  int rc = config->all_gather(config->all_gather_user, mine, bytes, all, config->timeout_seconds);
+  if (rc == 0) return RESHARD_OK;
+  return rsr_fault(fault, RESHARD_TIMEOUT,
+                   "%s: the caller's all-gather failed with %d: a rank is dead, late or not reached", call_text(call),
+                   rc);
+}
+
+static enum reshard_status differ(const struct reshard_context *context, uint32_t rank, struct reshard_fault *fault) {
+  char here[33], there[33];
+  rsp_id_text(context->words[0].plan_id, here);
+  rsp_id_text(context->words[rank].plan_id, there);
+  rsr_fault(fault, RESHARD_PLAN_DIFFERS,
+            "the ranks do not have the same plan: world rank 0 has %s, world rank %u has %s; give all the same file",
+            here, rank, there);
+  fault->rank = rank;
+  return RESHARD_PLAN_DIFFERS;
+}
+
+/* The same on every rank, as all compare with rank 0. */
+static enum reshard_status compare(const struct reshard_context *context, struct reshard_fault *fault) {
+  const struct rsr_word *first = &context->words[0];
+  for (uint32_t rank = 1; rank < context->world; rank++) {
+    if (memcmp(first->plan_id, context->words[rank].plan_id, 16) != 0) return differ(context, rank, fault);
+  }
+  for (uint32_t rank = 1; rank < context->world; rank++) {
+    const struct rsr_word *word = &context->words[rank];
+    if (word->call != first->call || word->calls != first->calls) {
+      return rsr_fault(
+          fault, RESHARD_WRONG_STATE,
+          "the ranks are out of step: world rank 0 is in %s (collective call %llu), world rank %u in %s (%llu)",
+          call_text(first->call), (unsigned long long)first->calls, rank, call_text(word->call),
+          (unsigned long long)word->calls);
+    }
+    if (word->mode != first->mode || word->version != first->version) {
+      return rsr_fault(
+          fault, RESHARD_INVALID_ARGUMENT,
+          "the ranks differ: world rank 0 has mode %u and version %llu, world rank %u mode %u and version %llu",
+          first->mode, (unsigned long long)first->version, rank, word->mode, (unsigned long long)word->version);
+    }
+  }
+  return RESHARD_OK;
+}
+
+/* Some rank has failed: all hear what it says. */
+static enum reshard_status hear(struct reshard_context *context, uint32_t failed, uint32_t call,
+                                enum reshard_status status, struct reshard_fault *fault) {
+  struct reshard_fault *all = malloc(context->world * sizeof *all);
+  /* Without memory this rank says nothing more; the others end on their own words. */
+  if (!all) return status != RESHARD_OK ? status : rsr_no_memory(fault, "a fault of another rank", sizeof *all);
+  struct reshard_fault mine = *fault, lost;
+  if (mine.rank == RESHARD_NO_RANK) mine.rank = context->world_rank;
+  if (all_gather(context, &mine, sizeof mine, all, call, &lost) == RESHARD_OK && status == RESHARD_OK) {
+    *fault = all[failed];
+    fault->what[sizeof fault->what - 1] = 0;
+    char what[sizeof fault->what];
+    memcpy(what, fault->what, sizeof what);
+    struct reshard_fault said;
+    rsr_fault(&said, RESHARD_PEER_FAILED, "world rank %u failed: %s", failed, what);
+    memcpy(fault->what, said.what, sizeof fault->what);
+    fault->status = status = RESHARD_PEER_FAILED;
+  } else if (status == RESHARD_OK) {
+    status = rsr_fault(fault, RESHARD_PEER_FAILED, "world rank %u failed: %s", failed,
+                       reshard_status_text((enum reshard_status)context->words[failed].status));
+    fault->rank = failed;
+  }
+  free(all);
+  return status;
+}
+
+enum reshard_status rsr_agree(struct reshard_context *context, enum rsr_call call, const uint8_t plan_id[16],
+                              enum reshard_status status, struct reshard_fault *fault) {
+  struct rsr_word mine = {.call = call,
+                          .status = status,
+                          .mode = context->config.mode,
+                          .calls = ++context->calls,
+                          .version = context->version};
+  memcpy(mine.plan_id, plan_id, sizeof mine.plan_id);
+  struct reshard_fault lost;
+  enum reshard_status heard = all_gather(context, &mine, sizeof mine, context->words, call, &lost);
+  if (heard != RESHARD_OK) {
+    context->state = RSR_BROKEN;
+    if (status == RESHARD_OK) *fault = lost;
+    return status == RESHARD_OK ? heard : status;
+  }
+  struct reshard_fault same;
+  heard = compare(context, &same);
+  if (heard != RESHARD_OK) {
+    context->state = RSR_BROKEN;
+    *fault = same;
+    return heard;
+  }
+  for (uint32_t rank = 0; rank < context->world; rank++) {
+    if (context->words[rank].status != RESHARD_OK) return hear(context, rank, call, status, fault);
+  }
+  return RESHARD_OK;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The host backend: ranks are threads of one process, messages are copies. Private forms shared by host_*.c.
+ *
+ * Memory of one rank that others read (its channels, the caller's buffers) stays in place while any rank runs a
+ * refit or links: `running` counts those, close and reset wait until it is 0, and nothing starts on the links of
+ * an epoch that is over. Every wait has a bell, a deadline and the group's abort flag.
+ */
+#ifndef RSR_HOST_H
+#define RSR_HOST_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "kernels/rsk.h"
+#include "runtime/context.h"
+#include "runtime/walk.h"
+
+/* A rank's place in the group; outlives its context. */
+struct rsr_station {
+  pthread_mutex_t lock;
+  pthread_cond_t bell; /* something that this rank waits for may have changed */
+  struct reshard_context *member;
+  _Atomic uint64_t begun;  /* fused: last refit whose buffers may be read */
+  _Atomic uint64_t copied; /* fused: last refit of which this rank has all bytes */
+};
+
+struct reshard_host_group {
+  uint32_t world;
+  struct rsr_station *stations;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  /* the all-gather in progress */
+  unsigned char *words;
+  size_t words_room, word_bytes;
+  uint32_t arrived, departed;
+  bool *here;
+  bool full;
+  /* who runs, on which links */
+  uint32_t running;
+  _Atomic uint64_t epoch;
+  _Atomic uint64_t progress; /* goes up with every copy of any rank */
+  _Atomic bool aborted;
+  struct reshard_fault fault; /* the first one; valid if aborted */
+};
+
+struct rsr_message {
+  const unsigned char *ptr;
+  uint64_t bytes;
+};
+
+/* One direction of one kind between two ranks; the sender's. What it posts stays until the receiver has taken it. */
+struct rsr_channel {
+  struct rsr_message *messages; /* of the round that is posted */
+  uint64_t room, count;
+  _Atomic uint64_t posted, taken; /* time of a round: refit * (rounds + 1) + round + 1 */
+};
+
+/* A stream in staged mode. */
+struct rsr_port {
+  const struct rsp_stream *stream;
+  uint64_t active; /* rounds in which it moves something */
+  struct rsr_cursor cursor;
+  struct rsr_cursor twin;      /* self streams: of the destination */
+  struct rsr_channel own;      /* OUT */
+  struct rsr_channel *channel; /* OUT: &own; IN: the sender's */
+  bool is_read;                /* IN: a relay reads its staging */
+};
+
+/* One direct copy in fused mode. */
+struct rsr_op {
+  unsigned char *dst;
+  const unsigned char *src;
+  uint64_t run; /* bytes for a copy of bits, elements otherwise */
+  uint64_t loops;
+  uint32_t loop_count, conv;
+};
+
+struct rsr_ops {
+  struct rsr_op *rows;
+  uint64_t count, room;
+  struct rsk_loop *loops;
+  uint64_t loop_count, loop_room;
+  struct rsk_conv *convs; /* pairs: at the sender, at the receiver; pair 0 is a copy of bits */
+  uint64_t conv_count, conv_room;
+  uint64_t bytes;
+  unsigned flags; /* of rsk_copy */
+};
+
+struct rsr_host {
+  struct reshard_host_group *group;
+  struct rsr_station *station;
+  uint64_t epoch; /* of the links */
+  uint64_t refit; /* number of the refit, from 1 */
+  /* the worker */
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  bool has_thread, wanted, ended, quit;
+  bool died; /* injected */
+  enum reshard_status status;
+  struct reshard_fault fault;
+  /* staged */
+  struct rsr_port *ports;
+  uint64_t port_count;
+  unsigned char *staging, *staging_block;
+  uint64_t random; /* state of the seeded delays; 0: none */
+  /* fused */
+  struct rsr_ops ops;
+  uint32_t *senders, *receivers; /* peers, without this rank */
+  uint64_t sender_count, receiver_count;
+};
+
+static inline struct rsr_host *rsr_host_of(const struct reshard_context *context) {
+  return context->own;
+}
+
+/* ---- host_group.c ------------------------------------------------------------------------------------------------ */
+
+enum reshard_status rsr_host_all_gather(struct reshard_context *context, const void *mine, size_t bytes, void *all,
+                                        const char *call, struct reshard_fault *fault);
+/* Ends every wait of the group. The first fault is kept. */
+void rsr_host_abort(struct reshard_host_group *group, const struct reshard_fault *fault);
+/* Fills *fault from the group's. */
+enum reshard_status rsr_host_aborted(struct reshard_host_group *group, struct reshard_fault *fault);
+void rsr_host_ring(struct reshard_host_group *group, uint32_t rank);
+/* Until *value >= want. The deadline moves on while any rank makes progress. */
+enum reshard_status rsr_host_await(struct reshard_context *context, _Atomic uint64_t *value, uint64_t want,
+                                   uint32_t peer, uint32_t round, const char *what, struct reshard_fault *fault);
+/* Sleeps, but not past the end of the group or the epoch. */
+void rsr_host_pause(struct reshard_context *context, double seconds);
+/* Between these no rank's memory goes away. Enter fails if the links are not of this epoch. */
+bool rsr_host_enter(struct reshard_host_group *group, uint64_t epoch);
+void rsr_host_leave(struct reshard_host_group *group);
+/* Ends the epoch, then waits until nobody runs. */
+void rsr_host_end_epoch(struct reshard_host_group *group);
+void rsr_host_settle(struct reshard_host_group *group);
+
+/* ---- host_staged.c, host_fused.c --------------------------------------------------------------------------------- */
+
+enum reshard_status rsr_staged_prepare(struct reshard_context *context, struct reshard_fault *fault);
+enum reshard_status rsr_staged_link(struct reshard_context *context, struct reshard_fault *fault);
+enum reshard_status rsr_staged_refit(struct reshard_context *context, struct reshard_fault *fault);
+void rsr_staged_reset(struct rsr_host *host);
+
+enum reshard_status rsr_fused_prepare(struct reshard_context *context, struct reshard_fault *fault);
+enum reshard_status rsr_fused_link(struct reshard_context *context, struct reshard_fault *fault);
+enum reshard_status rsr_fused_refit(struct reshard_context *context, struct reshard_fault *fault);
+void rsr_fused_reset(struct rsr_host *host);
+
+/* ---- host_ops.c: elements of one end to the other ---------------------------------------------------------------- */
+
+/* A nest to run: from a buffer to the wire, from the wire to a buffer, or from buffer to buffer. */
+struct rsr_nest {
+  unsigned char *dst;
+  const unsigned char *src;
+  struct rsk_loop loops[RSK_LOOPS];
+  uint32_t loop_count;
+  uint64_t run; /* elements; bytes if both conversions are copies */
+  struct rsk_conv conv[2];
+};
+/* The box of a sender's descriptor to `wire`, of a receiver's from `wire`, of both ends at once. False: the plan asks
+ * for a conversion that does not exist. */
+bool rsr_nest_pack(struct rsr_nest *nest, const struct rsr_slice *slice, const struct rsp_desc *desc,
+                   const struct rsr_box *box, unsigned char *wire);
+bool rsr_nest_unpack(struct rsr_nest *nest, const struct rsr_slice *slice, const struct rsp_desc *desc,
+                     const struct rsr_box *box, const unsigned char *wire);
+bool rsr_nest_join(struct rsr_nest *nest, const struct rsr_slice *from, const struct rsp_desc *src,
+                   const struct rsr_slice *to, const struct rsp_desc *dst, const struct rsr_box *box);
+void rsr_nest_run(const struct rsr_nest *nest);
+
+/* Appends; false: no memory. */
+bool rsr_ops_add(struct rsr_ops *ops, const struct rsr_nest *nest);
+void rsr_ops_run(const struct rsr_ops *ops, const struct rsr_op *op);
+void rsr_ops_free(struct rsr_ops *ops);
+
+/* The stream of the peer that is the other end of `stream` of rank `self`, or NULL. */
+const struct rsp_stream *rsr_twin(const struct rsp_program *peer, uint32_t self, uint32_t dir, uint32_t kind);
+/* Each stream of this rank has its other end at the peer, in the same shape. All ranks are prepared. */
+enum reshard_status rsr_check_twins(struct reshard_context *context, struct reshard_fault *fault);
+/* What a test wants this rank to do wrong here. */
+enum reshard_status rsr_inject(struct reshard_context *context, uint32_t round, struct reshard_fault *fault);
+
+#endif

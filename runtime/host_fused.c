@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fused mode: prepare joins each gather, message and scatter into direct copies from the sender's buffer to the
+ * receiver's, which the receiver's worker makes. A refit waits for its senders to begin, copies, and waits until its
+ * own buffers are read.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/host.h"
+
+/* Past the caches pays where what is read and written does not stay in the last one. */
+#define CACHE_BYTES (32ull << 20)
+
+static uint64_t cache_bytes(void) {
+  long bytes = -1;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+  return bytes > 0 ? (uint64_t)bytes : CACHE_BYTES;
+}
+
+static bool find_peers(const struct rsp_program *program, uint32_t dir, uint32_t **peers, uint64_t *count) {
+  uint64_t streams = program->slice->streams.count;
+  *peers = malloc((streams + 1) * sizeof **peers);
+  if (!*peers) return false;
+  for (uint64_t s = 0; s < streams; s++) {
+    const struct rsp_stream *stream = &program->streams[s];
+    /* Streams ascend by peer within a direction: both kinds of one peer stand together. */
+    if (stream->dir != dir || (*count > 0 && (*peers)[*count - 1] == stream->peer)) continue;
+    (*peers)[(*count)++] = stream->peer;
+  }
+  return true;
+}
+
+enum reshard_status rsr_fused_prepare(struct reshard_context *context, struct reshard_fault *fault) {
+  struct rsr_host *host = rsr_host_of(context);
+  const struct rsp_program *program = &context->slice.program;
+  if (context->slice.plan->header.features & RSP_FEATURE_RELAY) {
+    return rsr_fault(fault, RESHARD_UNSUPPORTED,
+                     "prepare: this plan has relays, which fused mode cannot join; use staged mode");
+  }
+  uint64_t bytes = program->slice->streams.count * sizeof(uint32_t);
+  if (!find_peers(program, RSP_DIR_IN, &host->senders, &host->sender_count) ||
+      !find_peers(program, RSP_DIR_OUT, &host->receivers, &host->receiver_count) ||
+      context->config.inject.kind == RESHARD_INJECT_NO_MEMORY) {
+    return rsr_no_memory(fault, "peers", bytes);
+  }
+  return RESHARD_OK;
+}
+
+void rsr_fused_reset(struct rsr_host *host) {
+  rsr_ops_free(&host->ops);
+  free(host->senders);
+  free(host->receivers);
+  host->senders = host->receivers = NULL;
+  host->sender_count = host->receiver_count = 0;
+}
+
+static enum reshard_status join_span(struct rsr_host *host, const struct rsr_slice *from, const struct rsr_span *src,
+                                     const struct rsr_slice *to, const struct rsr_span *dst,
+                                     struct reshard_fault *fault) {
+  uint32_t outer = rsr_outer_loops(&from->program, src->desc), outer_to = rsr_outer_loops(&to->program, dst->desc);
+  if (outer_to > outer) outer = outer_to;
+  struct rsr_nest nest;
+  for (uint64_t at = dst->first; at < dst->end;) {
+    struct rsr_box box = rsr_next_box(&to->program, dst->desc, outer, at, dst->end);
+    if (!rsr_nest_join(&nest, from, src->desc, to, dst->desc, &box)) {
+      rsr_fault(fault, RESHARD_BAD_PLAN, "the plan asks for a conversion that does not exist (dtypes %u to %u to %u)",
+                src->desc->buf_dtype, src->desc->wire_dtype, dst->desc->buf_dtype);
+      rsr_fault_at(fault, &to->program, rsp_program_buffer(&to->program, dst->desc->ref));
+      return RESHARD_BAD_PLAN;
+    }
+    if (!rsr_ops_add(&host->ops, &nest)) return rsr_no_memory(fault, "copies", host->ops.count * sizeof(struct rsr_op));
+    at += box.elems;
+  }
+  return RESHARD_OK;
+}
+
+/* The two ends have one shape, so their spans come in step. */
+static enum reshard_status join_stream(struct reshard_context *context, const struct rsp_stream *stream,
+                                       struct reshard_fault *fault) {
+  struct rsr_host *host = rsr_host_of(context);
+  const struct rsr_slice *to = &context->slice;
+  const struct rsr_slice *from = &host->group->stations[stream->peer].member->slice;
+  uint32_t dir = stream->dir == RSP_DIR_IN ? RSP_DIR_OUT : RSP_DIR_SELF_SRC;
+  struct rsr_cursor dst = rsr_cursor_at_start(stream);
+  struct rsr_cursor src = rsr_cursor_at_start(rsr_twin(&from->program, context->world_rank, dir, stream->kind));
+  enum reshard_status status = RESHARD_OK;
+  for (uint64_t left = stream->bytes; left > 0 && status == RESHARD_OK;) {
+    struct rsr_span a = rsr_take(&from->program, &src, left), b = rsr_take(&to->program, &dst, left);
+    status = join_span(host, from, &a, to, &b, fault);
+    left -= b.bytes;
+  }
+  return status;
+}
+
+static int by_destination(const void *a, const void *b) {
+  const struct rsr_op *x = a, *y = b;
+  return x->dst < y->dst ? -1 : x->dst > y->dst;
+}
+
+enum reshard_status rsr_fused_link(struct reshard_context *context, struct reshard_fault *fault) {
+  struct rsr_host *host = rsr_host_of(context);
+  const struct rsp_program *program = &context->slice.program;
+  for (uint64_t s = 0; s < program->slice->streams.count; s++) {
+    const struct rsp_stream *stream = &program->streams[s];
+    if (stream->dir != RSP_DIR_IN && stream->dir != RSP_DIR_SELF_DST) continue;
+    enum reshard_status status = join_stream(context, stream, fault);
+    if (status != RESHARD_OK) return status;
+  }
+  qsort(host->ops.rows, host->ops.count, sizeof *host->ops.rows, by_destination);
+  host->ops.flags = host->ops.bytes > cache_bytes() / 4 ? RSK_STREAM : 0;
+  return RESHARD_OK;
+}
+
+/* ---- a refit ----------------------------------------------------------------------------------------------------- */
+
+static enum reshard_status run_ops(struct rsr_host *host, struct reshard_fault *fault) {
+  for (uint64_t i = 0; i < host->ops.count; i++) {
+    if (atomic_load_explicit(&host->group->aborted, memory_order_relaxed)) return rsr_host_aborted(host->group, fault);
+    rsr_ops_run(&host->ops, &host->ops.rows[i]);
+    atomic_fetch_add_explicit(&host->group->progress, 1, memory_order_relaxed);
+  }
+  return RESHARD_OK;
+}
+
+static enum reshard_status await_all(struct reshard_context *context, const uint32_t *peers, uint64_t count, bool begun,
+                                     struct reshard_fault *fault) {
+  struct rsr_host *host = rsr_host_of(context);
+  for (uint64_t p = 0; p < count; p++) {
+    struct rsr_station *peer = &host->group->stations[peers[p]];
+    enum reshard_status status = rsr_host_await(context, begun ? &peer->begun : &peer->copied, host->refit, peers[p],
+                                                RESHARD_NO_ROUND, begun ? "to begin" : "to have read", fault);
+    if (status != RESHARD_OK) return status;
+  }
+  return RESHARD_OK;
+}
+
+static void tell_all(struct rsr_host *host, const uint32_t *peers, uint64_t count) {
+  for (uint64_t p = 0; p < count; p++) rsr_host_ring(host->group, peers[p]);
+}
+
+enum reshard_status rsr_fused_refit(struct reshard_context *context, struct reshard_fault *fault) {
+  struct rsr_host *host = rsr_host_of(context);
+  enum reshard_status status = rsr_inject(context, context->config.inject.round, fault);
+  if (status != RESHARD_OK) return status;
+  atomic_store(&host->station->begun, host->refit);
+  tell_all(host, host->receivers, host->receiver_count);
+  status = await_all(context, host->senders, host->sender_count, true, fault);
+  if (status == RESHARD_OK) status = run_ops(host, fault);
+  if (status != RESHARD_OK) return status;
+  atomic_store(&host->station->copied, host->refit);
+  tell_all(host, host->senders, host->sender_count);
+  return await_all(context, host->receivers, host->receiver_count, false, fault);
+}

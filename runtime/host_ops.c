@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Elements from one end to the other: a box of descriptors and addresses becomes a nest for the kernels. Also what both
+ * modes need to know of their peers. In: checked descriptors; out: nests, ops, faults.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/host.h"
+
+/* ---- nests ------------------------------------------------------------------------------------------------------- */
+
+/* Buffer to wire. neg_exp has no inverse: it is not for senders. */
+static bool pack_conv(const struct rsp_desc *desc, struct rsk_conv *conv) {
+  if (desc->op == RSP_OP_NEG_EXP) return false;
+  uint32_t op = desc->op == RSP_OP_ADD ? RSK_OP_SUB : RSK_OP_COPY;
+  return rsk_conversion(conv, desc->buf_dtype, desc->wire_dtype, op, desc->constant) == 0;
+}
+
+static bool unpack_conv(const struct rsp_desc *desc, struct rsk_conv *conv) {
+  uint32_t op = desc->op == RSP_OP_ADD ? RSK_OP_ADD : desc->op == RSP_OP_NEG_EXP ? RSK_OP_NEG_EXP : RSK_OP_COPY;
+  return rsk_conversion(conv, desc->wire_dtype, desc->buf_dtype, op, desc->constant) == 0;
+}
+
+static const struct rsk_conv plain = {.src_bytes = 1, .dst_bytes = 1, .is_copy = 1};
+
+/* Counts of the box's loops; steps are filled by the callers. */
+static const struct rsp_loop *begin_nest(struct rsr_nest *nest, const struct rsp_program *program,
+                                         const struct rsp_desc *desc, const struct rsr_box *box) {
+  const struct rsp_loop *loops = program->loops + desc->loops + box->level;
+  nest->loop_count = desc->loop_count - box->level;
+  for (uint32_t l = 0; l < nest->loop_count; l++) nest->loops[l].count = l == 0 ? box->turns : loops[l].count;
+  nest->run = nest->loop_count > 0 ? desc->run : box->elems;
+  return loops;
+}
+
+static void end_nest(struct rsr_nest *nest) {
+  uint32_t src_unit = nest->conv[0].src_bytes, dst_unit = nest->conv[1].dst_bytes;
+  if (nest->conv[0].is_copy && nest->conv[1].is_copy) {
+    nest->run *= dst_unit;
+    src_unit = dst_unit = 1;
+  }
+  nest->loop_count = rsk_simplify(nest->loops, nest->loop_count, &nest->run, dst_unit, src_unit);
+}
+
+/* The wire is dense: a loop's step there is all that is inside it. */
+static int64_t wire_steps(struct rsr_nest *nest, uint64_t unit, bool at_dst) {
+  uint64_t step = nest->run * unit;
+  for (uint32_t l = nest->loop_count; l-- > 0;) {
+    if (at_dst)
+      nest->loops[l].dst_step = (int64_t)step;
+    else
+      nest->loops[l].src_step = (int64_t)step;
+    step *= nest->loops[l].count;
+  }
+  return (int64_t)step;
+}
+
+bool rsr_nest_pack(struct rsr_nest *nest, const struct rsr_slice *slice, const struct rsp_desc *desc,
+                   const struct rsr_box *box, unsigned char *wire) {
+  if (!pack_conv(desc, &nest->conv[0])) return false;
+  nest->conv[1] = plain;
+  nest->conv[1].src_bytes = nest->conv[1].dst_bytes = nest->conv[0].dst_bytes;
+  const struct rsp_loop *loops = begin_nest(nest, &slice->program, desc, box);
+  for (uint32_t l = 0; l < nest->loop_count; l++) nest->loops[l].src_step = loops[l].off_step;
+  wire_steps(nest, nest->conv[0].dst_bytes, true);
+  struct rsr_spot spot = rsr_locate(&slice->program, desc, box->first);
+  nest->src = rsr_address(slice, spot.ref) + spot.off;
+  nest->dst = wire;
+  end_nest(nest);
+  return true;
+}
+
+bool rsr_nest_unpack(struct rsr_nest *nest, const struct rsr_slice *slice, const struct rsp_desc *desc,
+                     const struct rsr_box *box, const unsigned char *wire) {
+  if (!unpack_conv(desc, &nest->conv[1])) return false;
+  nest->conv[0] = plain;
+  nest->conv[0].src_bytes = nest->conv[0].dst_bytes = nest->conv[1].src_bytes;
+  const struct rsp_loop *loops = begin_nest(nest, &slice->program, desc, box);
+  for (uint32_t l = 0; l < nest->loop_count; l++) nest->loops[l].dst_step = loops[l].off_step;
+  wire_steps(nest, nest->conv[1].src_bytes, false);
+  struct rsr_spot spot = rsr_locate(&slice->program, desc, box->first);
+  nest->dst = rsr_address(slice, spot.ref) + spot.off;
+  nest->src = wire;
+  end_nest(nest);
+  return true;
+}
+
+bool rsr_nest_join(struct rsr_nest *nest, const struct rsr_slice *from, const struct rsp_desc *src,
+                   const struct rsr_slice *to, const struct rsp_desc *dst, const struct rsr_box *box) {
+  if (!pack_conv(src, &nest->conv[0]) || !unpack_conv(dst, &nest->conv[1])) return false;
+  const struct rsp_loop *dst_loops = begin_nest(nest, &to->program, dst, box);
+  const struct rsp_loop *src_loops = from->program.loops + src->loops + box->level;
+  for (uint32_t l = 0; l < nest->loop_count; l++) {
+    nest->loops[l].dst_step = dst_loops[l].off_step;
+    nest->loops[l].src_step = src_loops[l].off_step;
+  }
+  struct rsr_spot at = rsr_locate(&from->program, src, box->first);
+  nest->src = rsr_address(from, at.ref) + at.off;
+  at = rsr_locate(&to->program, dst, box->first);
+  nest->dst = rsr_address(to, at.ref) + at.off;
+  end_nest(nest);
+  return true;
+}
+
+static void run_nest(unsigned char *dst, const unsigned char *src, const struct rsk_loop *loops, uint32_t loop_count,
+                     uint64_t run, const struct rsk_conv conv[2], unsigned flags) {
+  if (conv[0].is_copy && conv[1].is_copy)
+    rsk_copy(dst, src, loops, loop_count, run, flags);
+  else
+    rsk_convert_twice(&conv[0], &conv[1], dst, src, loops, loop_count, run);
+}
+
+void rsr_nest_run(const struct rsr_nest *nest) {
+  run_nest(nest->dst, nest->src, nest->loops, nest->loop_count, nest->run, nest->conv, 0);
+}
+
+/* ---- ops --------------------------------------------------------------------------------------------------------- */
+
+/* Room for `more` rows of `size` bytes after `count`. */
+static bool grow(void **rows, uint64_t *room, uint64_t count, uint64_t more, size_t size) {
+  if (count + more <= *room) return true;
+  uint64_t want = *room < 16 ? 32 : *room * 2;
+  while (want < count + more) want *= 2;
+  void *grown = realloc(*rows, want * size);
+  if (!grown) return false;
+  *rows = grown;
+  *room = want;
+  return true;
+}
+
+static bool same_conv(const struct rsk_conv *a, const struct rsk_conv *b) {
+  return a->src_dtype == b->src_dtype && a->dst_dtype == b->dst_dtype && a->op == b->op &&
+         memcmp(&a->constant, &b->constant, sizeof a->constant) == 0;
+}
+
+/* The row of the pair; copies of bits are all alike. */
+static bool conv_row(struct rsr_ops *ops, const struct rsk_conv conv[2], uint32_t *row) {
+  struct rsk_conv pair[2] = {conv[0], conv[1]};
+  if (pair[0].is_copy && pair[1].is_copy) pair[0] = pair[1] = plain;
+  for (uint64_t i = 0; i < ops->conv_count; i++) {
+    if (!same_conv(&ops->convs[2 * i], &pair[0]) || !same_conv(&ops->convs[2 * i + 1], &pair[1])) continue;
+    *row = (uint32_t)i;
+    return true;
+  }
+  void *rows = ops->convs;
+  if (!grow(&rows, &ops->conv_room, ops->conv_count, 1, sizeof pair)) return false;
+  ops->convs = rows;
+  memcpy(&ops->convs[2 * ops->conv_count], pair, sizeof pair);
+  *row = (uint32_t)ops->conv_count++;
+  return true;
+}
+
+static bool goes_on(const struct rsr_op *op, const struct rsr_nest *nest, uint32_t conv, const struct rsk_conv *pair) {
+  return op->loop_count == 0 && nest->loop_count == 0 && op->conv == conv && pair[0].is_copy && pair[1].is_copy &&
+         op->dst + op->run == nest->dst && op->src + op->run == nest->src;
+}
+
+bool rsr_ops_add(struct rsr_ops *ops, const struct rsr_nest *nest) {
+  uint32_t conv;
+  if (!conv_row(ops, nest->conv, &conv)) return false;
+  bool copy = nest->conv[0].is_copy && nest->conv[1].is_copy;
+  uint64_t bytes = nest->run * (copy ? 1 : nest->conv[1].dst_bytes);
+  for (uint32_t l = 0; l < nest->loop_count; l++) bytes *= nest->loops[l].count;
+  ops->bytes += bytes;
+  if (ops->count > 0 && goes_on(&ops->rows[ops->count - 1], nest, conv, nest->conv)) {
+    ops->rows[ops->count - 1].run += nest->run;
+    return true;
+  }
+  void *rows = ops->rows, *loops = ops->loops;
+  bool good = grow(&rows, &ops->room, ops->count, 1, sizeof *ops->rows);
+  ops->rows = rows;
+  good = good && grow(&loops, &ops->loop_room, ops->loop_count, nest->loop_count, sizeof *ops->loops);
+  ops->loops = loops;
+  if (!good) return false;
+  ops->rows[ops->count++] = (struct rsr_op){nest->dst, nest->src, nest->run, ops->loop_count, nest->loop_count, conv};
+  memcpy(ops->loops + ops->loop_count, nest->loops, nest->loop_count * sizeof *ops->loops);
+  ops->loop_count += nest->loop_count;
+  return true;
+}
+
+void rsr_ops_run(const struct rsr_ops *ops, const struct rsr_op *op) {
+  run_nest(op->dst, op->src, ops->loops + op->loops, op->loop_count, op->run, &ops->convs[2 * op->conv], ops->flags);
+}
+
+void rsr_ops_free(struct rsr_ops *ops) {
+  free(ops->rows);
+  free(ops->loops);
+  free(ops->convs);
+  *ops = (struct rsr_ops){0};
+}
+
+/* ---- the other ends ---------------------------------------------------------------------------------------------- */
+
+const struct rsp_stream *rsr_twin(const struct rsp_program *peer, uint32_t self, uint32_t dir, uint32_t kind) {
+  for (uint64_t s = 0; s < peer->slice->streams.count; s++) {
+    const struct rsp_stream *stream = &peer->streams[s];
+    if (stream->dir == dir && stream->peer == self && stream->kind == kind) return stream;
+  }
+  return NULL;
+}
+
+static uint32_t other_dir(uint32_t dir) {
+  switch (dir) {
+  case RSP_DIR_OUT:
+    return RSP_DIR_IN;
+  case RSP_DIR_IN:
+    return RSP_DIR_OUT;
+  case RSP_DIR_SELF_SRC:
+    return RSP_DIR_SELF_DST;
+  default:
+    return RSP_DIR_SELF_SRC;
+  }
+}
+
+static enum reshard_status bad_twin(struct reshard_context *context, const struct rsp_stream *stream, bool exists,
+                                    struct reshard_fault *fault) {
+  bool sends = stream->dir == RSP_DIR_OUT || stream->dir == RSP_DIR_SELF_SRC;
+  uint32_t from = sends ? context->world_rank : stream->peer, to = sends ? stream->peer : context->world_rank;
+  rsr_fault(fault, RESHARD_BAD_PLAN,
+            "the programs of world ranks %u and %u do not fit together: the %s stream from %u to %u %s; "
+            "compile the plan again, and run `reshard verify` on it",
+            from, to, stream->kind == RSP_KIND_DIRECT ? "direct" : "staged", from, to,
+            exists ? "has another shape at the other end" : "has no other end");
+  fault->rank = context->world_rank;
+  fault->peer = stream->peer;
+  return RESHARD_BAD_PLAN;
+}
+
+enum reshard_status rsr_check_twins(struct reshard_context *context, struct reshard_fault *fault) {
+  const struct rsp_program *program = &context->slice.program;
+  struct reshard_host_group *group = rsr_host_of(context)->group;
+  for (uint64_t s = 0; s < program->slice->streams.count; s++) {
+    const struct rsp_stream *stream = &program->streams[s];
+    const struct rsp_program *peer = &group->stations[stream->peer].member->slice.program;
+    const struct rsp_stream *twin = rsr_twin(peer, context->world_rank, other_dir(stream->dir), stream->kind);
+    if (!twin || !rsr_same_shape(program, stream, peer, twin)) return bad_twin(context, stream, twin != NULL, fault);
+  }
+  return RESHARD_OK;
+}
+
+enum reshard_status rsr_inject(struct reshard_context *context, uint32_t round, struct reshard_fault *fault) {
+  const struct reshard_inject *inject = &context->config.inject;
+  if (inject->kind == RESHARD_INJECT_NONE || inject->round != round) return RESHARD_OK;
+  switch (inject->kind) {
+  case RESHARD_INJECT_DIE:
+    rsr_host_of(context)->died = true;
+    break;
+  case RESHARD_INJECT_FAIL:
+    break;
+  case RESHARD_INJECT_STALL:
+    rsr_host_pause(context, inject->seconds);
+    return RESHARD_OK;
+  default:
+    return RESHARD_OK;
+  }
+  rsr_fault(fault, RESHARD_PEER_FAILED, "world rank %u was made to fail before round %u", context->world_rank, round);
+  fault->round = round;
+  return RESHARD_PEER_FAILED;
+}
