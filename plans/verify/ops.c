@@ -74,7 +74,7 @@ static uint64_t runs_in(const struct segment *s, uint64_t lo, uint64_t hi) {
 
 static uint64_t count_direct(struct rspv *v, uint32_t rank, const struct rsp_stream *s, struct segments *segments,
                              struct events *e) {
-  uint64_t at = 0, total = 0, rounds = rsp_stream_rounds(s);
+  uint64_t at = 0, total = 0, rounds = rsp_stream_rounds(s), quantum = s->quantum < s->bytes ? s->quantum : s->bytes;
   size_t first = 0;
   segments->count = 0;
   for (uint64_t p = 0; p < s->part_count; p++) {
@@ -84,7 +84,7 @@ static uint64_t count_direct(struct rspv *v, uint32_t rank, const struct rsp_str
     at += (part->hi - part->lo) * body->wire_bytes;
   }
   for (uint64_t i = 0; i < rounds && v->work.left; i++, v->work.left--) {
-    uint64_t lo = i * s->quantum, hi = lo + s->quantum, ops = 0;
+    uint64_t lo = i * quantum, hi = lo + quantum, ops = 0;
     while (first < segments->count && segments->at[first].end <= lo) first++;
     for (size_t k = first; k < segments->count && segments->at[k].at < hi; k++)
       ops += runs_in(&segments->at[k], lo, hi);

@@ -148,12 +148,12 @@ struct rspv_relay *rspv_relay_of(struct rspv *v, uint32_t rank, uint32_t index) 
 
 /* The rounds of a stream as a lattice over its bytes: the value of a byte is the round that moves it. */
 static void rounds_lattice(const struct rsp_stream *s, struct rspv_digit *digits, struct rspv_lattice *lattice) {
-  uint64_t rounds = rsp_stream_rounds(s);
-  digits[0] = (struct rspv_digit){rounds, (int64_t)s->quantum, s->step};
-  digits[1] = (struct rspv_digit){s->quantum, 1, 0};
-  *lattice = (struct rspv_lattice){.last = (int64_t)(rounds * s->quantum - 1),
+  uint64_t rounds = rsp_stream_rounds(s), quantum = s->quantum < s->bytes ? s->quantum : s->bytes;
+  digits[0] = (struct rspv_digit){rounds, (int64_t)quantum, s->step};
+  digits[1] = (struct rspv_digit){quantum, 1, 0};
+  *lattice = (struct rspv_lattice){.last = (int64_t)(rounds * quantum - 1),
                                    .value = s->round0,
-                                   .volume = rounds * s->quantum,
+                                   .volume = rounds * quantum,
                                    .digits = 2,
                                    .digit = digits};
 }
