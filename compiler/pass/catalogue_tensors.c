@@ -177,7 +177,7 @@ static bool check_loops(struct rsc_cat *cat, struct entry *e) {
   bool ok = true;
   for (size_t i = 0; i < e->loop_count; i++) {
     const struct rsc_yaml *key = &e->loops->u.items.at[2 * i];
-    const char *var = e->vars[i].name = key->u.scalar.text;
+    const char *var = e->vars[i].name;
     struct rsc_cat_scope constants = {.constants = cat->constants, .constant_count = cat->constant_count};
     const struct rsc_constant *taken = rsc_cat_find(&constants, var, key->u.scalar.len);
     e->vars[i].span = key->span;
@@ -242,6 +242,7 @@ bool rsc_cat_add_tensors(struct rsc_cat *cat, const struct rsc_yaml *entry) {
   }
   struct rsc_constant vars[LOOPS_MAX] = {{.name = NULL}};
   e.vars = vars;
+  for (size_t i = 0; i < e.loop_count; i++) vars[i].name = e.loops->u.items.at[2 * i].u.scalar.text;
   e.scope = (struct rsc_cat_scope){.constants = cat->constants, .constant_count = cat->constant_count, .vars = vars};
   ok = ok && check_loops(cat, &e);
   ok = check_shape(cat, &e) && ok;

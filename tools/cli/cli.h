@@ -52,6 +52,9 @@ bool cli_write_file(const char *path, const void *bytes, size_t len, char **reas
 /* The name in names[0..count) that `word` was probably meant to be, or NULL. */
 const char *cli_suggest(const char *word, const char *const *names, size_t count);
 
+/* Writes a diagnostic as the compiler renders it, coloured where cli_colour(out). */
+void cli_diagnostic(FILE *out, const char *rendered);
+
 /* Monotonic seconds. */
 double cli_seconds(void);
 

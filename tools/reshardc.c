@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// reshardc: two layouts -> a plan. In: argv and the files it names. Out: the plan, and the talk about it. The compiler
+// itself is compiler/pipeline.h; this is its clock, its files and its mouth.
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "plans/plan.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/json.h"
+#include "tools/reshardc_options.h"
+
+struct pass_time {
+  char name[24];
+  double seconds;
+  uint64_t peak_bytes;
+};
+
+struct run {
+  const struct reshardc_options *options;
+  double started, last;
+  struct pass_time *passes;
+  size_t pass_count;
+  char *standard; // what standard input held, once it was read
+  size_t standard_len;
+  json_t *diagnostics;
+};
+
+// Standard input can be read once, but both sides may ask for the same model.
+static bool load(void *user, const char *path, char **text, size_t *len) {
+  struct run *run = user;
+  if (strcmp(path, "-") != 0) {
+    char *reason;
+    if (cli_read_file(path, text, len, &reason)) return true;
+    *text = reason;
+    return false;
+  }
+  char *reason = NULL;
+  if (!run->standard && !cli_read_file("-", &run->standard, &run->standard_len, &reason)) {
+    *text = reason;
+    return false;
+  }
+  *len = run->standard_len;
+  *text = malloc(*len + 1);
+  if (!*text) return false;
+  memcpy(*text, run->standard, *len + 1);
+  return true;
+}
+
+static void diagnose(void *user, enum rsc_severity severity, enum rsc_code code, const char *rendered) {
+  struct run *run = user;
+  cli_progress_end();
+  cli_diagnostic(stderr, rendered);
+  char name[16] = "";
+  if (code != RSC_CODE_NONE) snprintf(name, sizeof name, "RS%04d", (int)code);
+  json_array_append_new(run->diagnostics,
+                        json_pack("{s:s, s:o, s:o}", "severity", severity == RSC_ERROR ? "error" : "warning", "code",
+                                  name[0] ? json_string(name) : json_null(), "text", cli_json_text(rendered)));
+}
+
+static void pass_ended(void *user, const char *pass) {
+  struct run *run = user;
+  double now = cli_seconds();
+  struct rusage usage = {0};
+  getrusage(RUSAGE_SELF, &usage);
+  run->passes = realloc(run->passes, (run->pass_count + 1) * sizeof *run->passes);
+  if (!run->passes) abort();
+  struct pass_time *p = &run->passes[run->pass_count++];
+  snprintf(p->name, sizeof p->name, "%s", pass);
+  p->seconds = now - run->last;
+  p->peak_bytes = (uint64_t)usage.ru_maxrss * 1024;
+  run->last = now;
+  cli_progress(run->started, "reshardc: %s done, %.0f s", pass, now - run->started);
+}
+
+struct count {
+  const char *name, *words;
+  uint64_t value;
+};
+
+enum { COUNTS = 11 };
+
+static void list_counts(const struct rsc_stats *s, struct count out[COUNTS]) {
+  const struct count all[COUNTS] = {{"tensors", "tensors", s->tensors},
+                                    {"buffers", "buffers", s->buffers},
+                                    {"classes", "classes of buffers", s->classes},
+                                    {"entries", "entries of classes", s->entries},
+                                    {"pieces", "pieces of entries", s->pieces},
+                                    {"intersections", "box intersections", s->intersections},
+                                    {"records", "records (overlaps of parts)", s->records},
+                                    {"groups", "groups of flows", s->groups},
+                                    {"streams", "streams", s->streams},
+                                    {"descriptors", "descriptors", s->descriptors},
+                                    {"arena_bytes", "bytes in the arena", s->arena_bytes}};
+  memcpy(out, all, sizeof all);
+}
+
+static void print_stats(const struct run *run, const struct rsc_result *result, double seconds) {
+  struct count counts[COUNTS];
+  fprintf(stderr, "%-10s %10s %10s\n", "pass", "ms", "peak MiB");
+  for (size_t i = 0; i < run->pass_count; i++)
+    fprintf(stderr, "%-10s %10.2f %10.1f\n", run->passes[i].name, run->passes[i].seconds * 1e3,
+            (double)run->passes[i].peak_bytes / 1048576);
+  fprintf(stderr, "%-10s %10.2f\n\n", "all", seconds * 1e3);
+  list_counts(&result->stats, counts);
+  for (size_t i = 0; i < COUNTS; i++)
+    fprintf(stderr, "%12llu %s\n", (unsigned long long)counts[i].value, counts[i].words);
+}
+
+static json_t *number(uint64_t value) {
+  return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
+}
+
+static void add_plan(json_t *object, const char *path, const struct rsc_result *result) {
+  const struct rsp_header *h = result->plan;
+  const char *bytes = result->plan;
+  const struct rsp_summary *s = (const void *)(bytes + h->sections[RSP_SEC_SUMMARY].off);
+  char id[33];
+  rsp_id_text(h->plan_id, id);
+  json_object_set_new(object, "plan", cli_json_text(path));
+  json_object_set_new(object, "plan_id", json_string(id));
+  json_object_set_new(object, "plan_bytes", number(result->plan_bytes));
+  json_object_set_new(object, "world", number(h->world));
+  json_object_set_new(object, "train_world", number(h->train_world));
+  json_object_set_new(object, "infer_world", number(h->infer_world));
+  json_object_set_new(object, "rounds", number(h->rounds));
+  json_object_set_new(object, "coverage",
+                      json_pack("{s:o, s:o, s:o, s:o}", "tensors", number(s->tensors), "elements", number(s->elements),
+                                "bytes", number(s->bytes), "deliveries", number(s->deliveries)));
+  json_object_set_new(object, "bytes",
+                      json_pack("{s:o, s:o, s:o, s:o, s:o}", "wanted", number(s->wanted_bytes), "local",
+                                number(s->local_bytes), "nvlink", number(s->nvlink_bytes), "network",
+                                number(s->network_bytes), "network_minimum", number(s->network_minimum)));
+  json_t *seconds = json_object_get(object, "seconds");
+  json_object_set_new(seconds, "bound", json_real(s->bound_seconds));
+  json_object_set_new(seconds, "makespan", json_real(s->makespan_seconds));
+}
+
+static void print_json(const struct run *run, const char *status, const struct rsc_result *result, double seconds) {
+  static const char *const of_plan[] = {"plan",        "plan_id", "plan_bytes", "world", "train_world",
+                                        "infer_world", "rounds",  "coverage",   "bytes"};
+  struct count counts[COUNTS];
+  json_t *object = json_object(), *passes = json_array(), *stats = json_object();
+  json_object_set_new(object, "schema", json_string("reshardc/1"));
+  json_object_set_new(object, "status", json_string(status));
+  for (size_t i = 0; i < sizeof of_plan / sizeof *of_plan; i++) json_object_set_new(object, of_plan[i], json_null());
+  json_object_set_new(object, "seconds", json_pack("{s:f, s:n, s:n}", "compile", seconds, "bound", "makespan"));
+  if (!strcmp(status, "compiled")) add_plan(object, run->options->output, result);
+  for (size_t i = 0; i < run->pass_count; i++)
+    json_array_append_new(passes, json_pack("{s:s, s:f, s:o}", "pass", run->passes[i].name, "seconds",
+                                            run->passes[i].seconds, "peak_bytes", number(run->passes[i].peak_bytes)));
+  json_object_set_new(object, "passes", passes);
+  list_counts(&result->stats, counts);
+  for (size_t i = 0; i < COUNTS; i++) json_object_set_new(stats, counts[i].name, number(counts[i].value));
+  json_object_set_new(object, "stats", stats);
+  json_object_set(object, "diagnostics", run->diagnostics);
+  cli_json_print(object);
+}
+
+// Writes the plan where it goes. A plan that cannot be written is the world's failure: status 2.
+static enum rsc_outcome deliver(const struct reshardc_options *options, const struct rsc_result *result) {
+  struct rsp_error error;
+  if (!result->plan || !options->output) return RSC_COMPILED;
+  if (rsp_write_file(options->output, result->plan, result->plan_bytes, &error) == RSP_OK) return RSC_COMPILED;
+  cli_trouble("reshardc", "cannot write %s: %s", options->output, error.text);
+  return RSC_TROUBLE;
+}
+
+static int compile(struct run *run) {
+  static const char *const statuses[] = {"compiled", "rejected", "trouble"};
+  struct rsc_options options = run->options->compile;
+  struct rsc_result result = {.plan = NULL};
+  options.load = load;
+  options.load_user = run;
+  run->started = run->last = cli_seconds();
+  enum rsc_outcome outcome = rsc_compile(&options, diagnose, run, pass_ended, run, &result);
+  double seconds = cli_seconds() - run->started;
+  if (outcome == RSC_COMPILED) outcome = deliver(run->options, &result);
+  cli_progress_end();
+  bool stopped = outcome == RSC_COMPILED && !result.plan;
+  if (run->options->stats) print_stats(run, &result, seconds);
+  if (run->options->json) print_json(run, stopped ? "stopped" : statuses[outcome], &result, seconds);
+  if (outcome == RSC_COMPILED && !stopped) fprintf(stderr, "%s\n", result.coverage);
+  free(result.plan);
+  return cli_finish("reshardc", (int)outcome);
+}
+
+int main(int argc, char **argv) {
+  struct reshardc_options options;
+  enum reshardc_next next = reshardc_options_read(argc, argv, &options);
+  int status = next == RESHARDC_EXIT_OK ? CLI_YES : CLI_TROUBLE;
+  if (next == RESHARDC_COMPILE) {
+    struct run run = {.options = &options, .diagnostics = json_array()};
+    status = compile(&run);
+    json_decref(run.diagnostics);
+    free(run.passes);
+    free(run.standard);
+  }
+  reshardc_options_free(&options);
+  return status;
+}
