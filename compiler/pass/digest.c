@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Digests of the inputs by what they mean, so that a plan belongs to every spelling of the same layouts.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "compiler/pass/lower.h"
+
+const char *rsc_plan_file_name(const struct rsc_sources *sources, int file) {
+  if (file < 0) return "";
+  const char *name = rsc_sources_name(sources, file);
+  const char *slash = name[0] == '/' ? strrchr(name, '/') : NULL;
+  return slash ? slash + 1 : name;
+}
+
+static void put(XXH3_state_t *state, const void *bytes, size_t len) {
+  if (len) XXH3_128bits_update(state, bytes, len);
+}
+static void put_int(XXH3_state_t *state, int64_t v) {
+  unsigned char b[8];
+  for (int i = 0; i < 8; i++) b[i] = (unsigned char)((uint64_t)v >> (8 * i));
+  put(state, b, sizeof b);
+}
+static void put_text(XXH3_state_t *state, const char *text) {
+  put_int(state, (int64_t)strlen(text));
+  put(state, text, strlen(text));
+}
+
+static XXH3_state_t *start(void) {
+  XXH3_state_t *state = XXH3_createState();
+  if (!state) rsc_oom(0);
+  XXH3_128bits_reset(state);
+  return state;
+}
+
+static XXH128_hash_t finish(XXH3_state_t *state) {
+  XXH128_hash_t hash = XXH3_128bits_digest(state);
+  XXH3_freeState(state);
+  return hash;
+}
+
+/* What one entry holds, tensors by name. */
+static XXH128_hash_t entry_digest(XXH3_state_t *state, const struct rsc_layout *layout, const struct rsc_class *c,
+                                  const struct rsc_entry *e, const int32_t *tensors) {
+  XXH3_128bits_reset(state);
+  put_int(state, e->ndim);
+  for (int32_t i = 0; i < e->ndim; i++) put_int(state, e->dims[i]);
+  for (size_t k = 0; k < e->pieces.len; k++) {
+    const struct rsc_piece *p = &e->pieces.at[k];
+    put_int(state, p->slot < 0 ? p->slot : 0);
+    if (p->slot >= 0) {
+      const struct rsc_slot *slot = &c->slots[p->slot];
+      put_text(state, layout->tensors[tensors[p->slot]].name);
+      put_int(state, slot->op * 2 + slot->replica);
+      int32_t bits;
+      memcpy(&bits, &slot->constant, sizeof bits);
+      put_int(state, bits);
+    }
+    put_int(state, p->nest.base[RSC_F_TENSOR]);
+    put_int(state, p->nest.base[RSC_F_POS]);
+    put_int(state, p->nest.loop_count);
+    for (int32_t i = 0; i < p->nest.loop_count; i++) {
+      put_int(state, rsc_nest_count(&p->nest, i));
+      put_int(state, rsc_nest_step(&p->nest, i, RSC_F_TENSOR));
+      put_int(state, rsc_nest_step(&p->nest, i, RSC_F_POS));
+    }
+  }
+  return XXH3_128bits_digest(state);
+}
+
+static void put_tensor(XXH3_state_t *state, const struct rsc_paired_tensor *t, enum rsc_side side) {
+  put_text(state, t->tensor->name);
+  put_int(state, t->tensor->dtype);
+  put_int(state, t->tensor->ndim);
+  for (int32_t i = 0; i < t->tensor->ndim; i++) put_int(state, t->tensor->dims[i]);
+  put_int(state, side == RSC_TRAIN ? t->skip_train : t->skip_infer);
+}
+
+void rsc_side_digest(const struct rsc_pairs *pairs, enum rsc_side side, uint8_t digest[16]) {
+  const struct rsc_layout *layout = pairs->placement[side]->layout;
+  XXH3_state_t *state = start(), *inner = start();
+  put_int(state, layout->world);
+  for (int32_t i = 0; i < pairs->tensor_count; i++)
+    if (pairs->tensors[i].by_side[side].count || pairs->tensors[i].skip_train || pairs->tensors[i].skip_infer)
+      put_tensor(state, &pairs->tensors[i], side);
+  XXH128_canonical_t *of = NULL;
+  int32_t room = 0;
+  for (int32_t g = 0; g < pairs->gid_count; g++) {
+    if (pairs->gids[g].side != side) continue;
+    const struct rsc_class *c = rsc_class_of(pairs, g);
+    const struct rsc_rankmap *m = rsc_rankmap_of(pairs, g);
+    put_text(state, rsc_buffer_of(pairs, g)->name);
+    put_int(state, c->dtype);
+    if (c->entry_count > room) {
+      room = c->entry_count;
+      of = realloc(of, (size_t)room * sizeof *of);
+      if (!of) rsc_oom((size_t)room * sizeof *of);
+    }
+    for (int32_t e = 0; e < c->entry_count; e++)
+      XXH128_canonicalFromHash(&of[e], entry_digest(inner, layout, c, &c->entries[e], rsc_placed(pairs, g)->slots));
+    for (int64_t i = 0; i < m->count; i++) {
+      put_int(state, m->ranks[i]);
+      put(state, &of[m->entries[i]], sizeof *of);
+    }
+  }
+  free(of);
+  XXH3_freeState(inner);
+  XXH128_canonicalFromHash((XXH128_canonical_t *)digest, finish(state));
+}
+
+void rsc_cluster_digest(const struct rsc_cluster *c, uint8_t digest[16]) {
+  XXH3_state_t *state = start();
+  const double rates[6] = {c->links.nvlink_bandwidth,  c->links.nvlink_latency,   c->links.network_bandwidth,
+                           c->links.network_latency, c->links.memory_bandwidth, c->links.issue_seconds};
+  put(state, rates, sizeof rates);
+  for (int64_t i = 0; i < c->host_count; i++) {
+    put_text(state, c->hosts[i].name);
+    put_int(state, c->hosts[i].gpus);
+    put_int(state, c->hosts[i].nics);
+    put_text(state, c->domains[c->hosts[i].domain].name);
+  }
+  for (int64_t r = 0; r < c->world; r++) {
+    put_int(state, c->processes[r].host);
+    put_int(state, c->processes[r].gpu);
+    put_int(state, c->processes[r].train_rank);
+    put_int(state, c->processes[r].infer_rank);
+  }
+  XXH128_canonicalFromHash((XXH128_canonical_t *)digest, finish(state));
+}
+
+void rsc_options_digest(const struct rsc_limits *limits, uint8_t digest[16]) {
+  XXH3_state_t *state = start();
+  put_int(state, limits->staging);
+  put_int(state, limits->chunk);
+  put_int(state, limits->max_ops);
+  put_int(state, limits->max_peers);
+  XXH128_canonicalFromHash((XXH128_canonical_t *)digest, finish(state));
+}

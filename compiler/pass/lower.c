@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * In: what all passes decided. Out: per world rank, the tables of its slice. Both ends of a stream get the same parts
+ * and bodies of the same shape; only buffers, offsets, steps and conversions are each end's own.
+ */
+#include "compiler/pass/lower.h"
+
+#include <string.h>
+
+#include "compiler/base/keys.h"
+#include "compiler/base/seed.h"
+
+struct held {
+  int32_t gid, entry;
+};
+
+struct lowerer {
+  struct rsc_arena *arena, *scratch;
+  const struct rsc_decided *d;
+  int64_t *held_start; /* per world rank, into held; ascending gid */
+  struct held *held;
+  int64_t *stream_start; /* per world rank, into stream_of: 2 * stream + (1 at the destination) */
+  int64_t *stream_of;
+  int32_t *end_base; /* per group: number of its receiver's body; sender alternative k is 1 + k more */
+  int64_t *body_of;  /* per such number: body of the rank at hand, if stamp says so */
+  int64_t *stamp;
+  struct rsc_keys *files;
+};
+
+struct slice {
+  struct {
+    RSC_VEC(char);
+  } names;
+  struct {
+    RSC_VEC(struct rsp_str);
+  } files;
+  struct {
+    RSC_VEC(struct rsp_sbuffer);
+  } buffers;
+  struct {
+    RSC_VEC(uint64_t);
+  } dims;
+  struct {
+    RSC_VEC(struct rsp_zero);
+  } zeros;
+  struct {
+    RSC_VEC(struct rsp_zloop);
+  } zloops;
+  struct {
+    RSC_VEC(struct rsp_body);
+  } bodies;
+  struct {
+    RSC_VEC(struct rsp_desc);
+  } descs;
+  struct {
+    RSC_VEC(struct rsp_loop);
+  } loops;
+  struct {
+    RSC_VEC(struct rsp_stream);
+  } streams;
+  struct {
+    RSC_VEC(struct rsp_part);
+  } parts;
+};
+
+/* ---- who holds what, who is at the ends of what ---- */
+
+static const int64_t *world_of(const struct lowerer *l, enum rsc_side side) {
+  return side == RSC_TRAIN ? l->d->cluster->world_of_train : l->d->cluster->world_of_infer;
+}
+
+static void index_buffers(struct lowerer *l) {
+  const struct rsc_pairs *p = l->d->pairs;
+  l->held_start = RSC_ARRAY(l->scratch, int64_t, l->d->cluster->world + 2);
+  int64_t *start = l->held_start + 1; /* filled one ahead, so that filling leaves the starts behind */
+  for (int32_t g = 0; g < p->gid_count; g++) {
+    const struct rsc_rankmap *m = rsc_rankmap_of(p, g);
+    for (int64_t i = 0; i < m->count; i++) start[world_of(l, p->gids[g].side)[m->ranks[i]] + 1]++;
+  }
+  for (int64_t r = 0; r < l->d->cluster->world; r++) start[r + 1] += start[r];
+  l->held = RSC_ARRAY(l->scratch, struct held, start[l->d->cluster->world]);
+  for (int32_t g = 0; g < p->gid_count; g++) {
+    const struct rsc_rankmap *m = rsc_rankmap_of(p, g);
+    for (int64_t i = 0; i < m->count; i++)
+      l->held[start[world_of(l, p->gids[g].side)[m->ranks[i]]]++] = (struct held){g, m->entries[i]};
+  }
+}
+
+static void index_streams(struct lowerer *l) {
+  const struct rsc_routes *routes = l->d->routes;
+  l->stream_start = RSC_ARRAY(l->scratch, int64_t, l->d->cluster->world + 2);
+  int64_t *start = l->stream_start + 1;
+  for (int64_t i = 0; i < routes->stream_count; i++) {
+    start[routes->streams[i].src + 1]++;
+    start[routes->streams[i].dst + 1]++;
+  }
+  for (int64_t r = 0; r < l->d->cluster->world; r++) start[r + 1] += start[r];
+  l->stream_of = RSC_ARRAY(l->scratch, int64_t, 2 * routes->stream_count);
+  /* Streams are sorted by (src, dst, kind): sources first gives OUT by peer, then IN by peer. */
+  for (int end = 0; end < 2; end++)
+    for (int64_t i = 0; i < routes->stream_count; i++)
+      l->stream_of[start[end ? routes->streams[i].dst : routes->streams[i].src]++] = 2 * i + end;
+}
+
+/* ---- buffers, names, zeros ---- */
+
+static struct rsp_str add_name(struct lowerer *l, struct slice *s, const char *name) {
+  size_t len = strlen(name);
+  struct rsp_str ref = {s->names.len, len};
+  RSC_RESERVE(l->arena, &s->names, s->names.len + len + 1);
+  if (len) memcpy(s->names.at + s->names.len, name, len);
+  s->names.len += len;
+  return ref;
+}
+
+static uint32_t file_of(struct lowerer *l, struct slice *s, struct rsc_keys *files, int32_t file) {
+  bool fresh;
+  int32_t id = rsc_keys_id(files, &file, sizeof file, &fresh);
+  if (fresh) *RSC_PUSH(l->arena, &s->files) = add_name(l, s, rsc_plan_file_name(l->d->sources, file));
+  return (uint32_t)id;
+}
+
+static void add_zeros(struct lowerer *l, struct slice *s, uint32_t gid, const struct rsc_entry *entry, uint64_t size) {
+  for (size_t i = 0; i < entry->pieces.len; i++) {
+    const struct rsc_piece *piece = &entry->pieces.at[i];
+    if (piece->slot != RSC_SLOT_PAD) continue;
+    const struct rsc_nest *n = &piece->nest;
+    int32_t loops = n->loop_count;
+    bool run = loops && rsc_nest_step(n, loops - 1, RSC_F_POS) == 1;
+    loops -= run;
+    *RSC_PUSH(l->arena, &s->zeros) =
+        (struct rsp_zero){gid, (uint32_t)loops, s->zloops.len, (uint64_t)n->base[RSC_F_POS] * size,
+                          (run ? (uint64_t)rsc_nest_count(n, loops) : 1) * size};
+    for (int32_t k = 0; k < loops; k++)
+      *RSC_PUSH(l->arena, &s->zloops) = (struct rsp_zloop){(uint64_t)rsc_nest_count(n, k),
+                                                           (uint64_t)rsc_nest_step(n, k, RSC_F_POS) * size};
+  }
+}
+
+static void add_buffers(struct lowerer *l, struct slice *s, int64_t rank) {
+  const struct rsc_pairs *p = l->d->pairs;
+  struct rsc_keys *files = rsc_keys_new(l->scratch);
+  for (int64_t i = l->held_start[rank]; i < l->held_start[rank + 1]; i++) {
+    int32_t g = l->held[i].gid;
+    const struct rsc_buffer *b = rsc_buffer_of(p, g);
+    const struct rsc_class *c = rsc_class_of(p, g);
+    const struct rsc_entry *e = &c->entries[l->held[i].entry];
+    uint64_t size = rsp_dtype_bytes(c->dtype);
+    struct rsp_sbuffer *out = RSC_PUSH(l->arena, &s->buffers);
+    *out = (struct rsp_sbuffer){.name = add_name(l, s, b->name),
+                                .gid = (uint32_t)g,
+                                .side = (uint32_t)p->gids[g].side,
+                                .dtype = c->dtype,
+                                .ndim = (uint32_t)e->ndim,
+                                .dims = s->dims.len,
+                                .bytes = (uint64_t)e->elems * size,
+                                .line = b->span.line,
+                                .col = b->span.col,
+                                .align = (uint32_t)size};
+    out->file = file_of(l, s, files, b->span.file);
+    for (int32_t k = 0; k < e->ndim; k++) *RSC_PUSH(l->arena, &s->dims) = (uint64_t)e->dims[k];
+    if (p->gids[g].side == RSC_INFER) add_zeros(l, s, (uint32_t)g, e, size);
+  }
+}
+
+/* ---- bodies ---- */
+
+static void add_desc(struct lowerer *l, struct slice *s, const struct rsc_group *g, const struct rsc_flow_desc *d, int32_t end) {
+  int32_t words = 2 * (1 + g->alternatives);
+  *RSC_PUSH(l->arena, &s->descs) = (struct rsp_desc){.ref = (uint32_t)d->base[2 * end],
+                                                     .space = RSP_SPACE_BUFFER,
+                                                     .buf_dtype = d->ends[end].dtype,
+                                                     .wire_dtype = d->wire,
+                                                     .op = d->ends[end].op,
+                                                     .constant = d->ends[end].constant,
+                                                     .off = (uint64_t)d->base[2 * end + 1],
+                                                     .run = (uint64_t)d->run,
+                                                     .loops = s->loops.len,
+                                                     .loop_count = (uint32_t)d->loop_count};
+  for (int32_t i = 0; i < d->loop_count; i++) {
+    const int64_t *loop = d->loops + i * (1 + words);
+    *RSC_PUSH(l->arena, &s->loops) = (struct rsp_loop){(uint64_t)loop[0], loop[1 + 2 * end], loop[2 + 2 * end]};
+  }
+}
+
+/* end 0: the receiver; 1 + k: the sender as alternative k. */
+static uint64_t body_of(struct lowerer *l, struct slice *s, int64_t rank, int32_t group, int32_t end) {
+  const struct rsc_group *g = &l->d->flows->groups[group];
+  int32_t number = l->end_base[group] + end;
+  if (l->stamp[number] == rank + 1) return (uint64_t)l->body_of[number];
+  l->stamp[number] = rank + 1;
+  l->body_of[number] = (int64_t)s->bodies.len;
+  *RSC_PUSH(l->arena, &s->bodies) =
+      (struct rsp_body){s->descs.len, g->descs.len, (uint64_t)g->elems, g->wire_bytes, 0};
+  for (size_t i = 0; i < g->descs.len; i++) add_desc(l, s, g, &g->descs.at[i], end);
+  return (uint64_t)l->body_of[number];
+}
+
+/* ---- streams ---- */
+
+static void add_stream(struct lowerer *l, struct slice *s, int64_t rank, int64_t index, bool at_dst) {
+  const struct rsc_stream *st = &l->d->routes->streams[index];
+  const struct rsc_timing *t = &l->d->rounds->timings[index];
+  const struct rsc_staging *staging = at_dst ? &t->at_dst : &t->at_src;
+  bool self = st->src == st->dst;
+  *RSC_PUSH(l->arena, &s->streams) =
+      (struct rsp_stream){.peer = (uint32_t)(at_dst ? st->src : st->dst),
+                          .dir = (uint32_t)(self ? (at_dst ? RSP_DIR_SELF_DST : RSP_DIR_SELF_SRC)
+                                                 : (at_dst ? RSP_DIR_IN : RSP_DIR_OUT)),
+                          .kind = st->direct ? RSP_KIND_DIRECT : RSP_KIND_STAGED,
+                          .slots = (uint32_t)staging->slots,
+                          .parts = s->parts.len,
+                          .part_count = st->parts.len,
+                          .bytes = (uint64_t)st->bytes,
+                          .quantum = (uint64_t)t->quantum,
+                          .round0 = (uint32_t)t->round0,
+                          .step = (uint32_t)t->step,
+                          .stage_off = (uint64_t)staging->off,
+                          .slot_stride = (uint64_t)staging->stride};
+  for (size_t i = 0; i < st->parts.len; i++) {
+    const struct rsc_part *part = &st->parts.at[i];
+    uint64_t body = body_of(l, s, rank, part->group, at_dst ? 0 : 1 + part->alternative);
+    *RSC_PUSH(l->arena, &s->parts) = (struct rsp_part){body, (uint64_t)part->lo, (uint64_t)part->hi};
+  }
+}
+
+static void add_streams(struct lowerer *l, struct slice *s, int64_t rank) {
+  for (int self = 0; self < 2; self++)
+    for (int64_t i = l->stream_start[rank]; i < l->stream_start[rank + 1]; i++) {
+      const struct rsc_stream *st = &l->d->routes->streams[l->stream_of[i] / 2];
+      if ((st->src == st->dst) == self) add_stream(l, s, rank, l->stream_of[i] / 2, l->stream_of[i] % 2);
+    }
+}
+
+/* ---- seeded bugs: see base/seed.h ---- */
+
+static bool seed_stream(struct slice *s, uint64_t bug, struct rsp_stream *st) {
+  switch (bug) {
+  case RSC_SEED_LOWER_SWAP:
+    if (st->dir != RSP_DIR_IN || st->part_count < 2) return false;
+    struct rsp_part *part = &s->parts.at[st->parts], swap = part[0];
+    part[0] = part[1];
+    part[1] = swap;
+    return true;
+  case RSC_SEED_EMIT_SLOT:
+    if (st->slots < 2) return false;
+    st->slots = 1;
+    return true;
+  case RSC_SEED_EMIT_COUNT:
+    if (st->dir != RSP_DIR_IN || st->bytes <= st->quantum) return false;
+    st->quantum += 8;
+    return true;
+  default: return false;
+  }
+}
+
+/* Each returns true once the bug is in. */
+static bool seed_slice(struct slice *s, uint64_t bug) {
+  for (size_t i = 0; i < s->streams.len; i++)
+    if (seed_stream(s, bug, &s->streams.at[i])) return true;
+  for (size_t i = 0; i < s->descs.len; i++) {
+    struct rsp_desc *d = &s->descs.at[i];
+    if (bug == RSC_SEED_LOWER_STEP && d->loop_count) {
+      struct rsp_loop *loop = &s->loops.at[d->loops + d->loop_count - 1];
+      int64_t size = (int64_t)rsp_dtype_bytes(d->buf_dtype);
+      if (loop->off_step > size && loop->count > 1) {
+        loop->off_step -= size;
+        return true;
+      }
+    }
+    if (bug == RSC_SEED_EMIT_SWAP && i + 1 < s->descs.len && d[1].ref == d->ref && d[1].run == d->run &&
+        d[1].buf_dtype == d->buf_dtype && d[1].off != d->off && d->loop_count == 0 && d[1].loop_count == 0) {
+      uint64_t swap = d->off;
+      d->off = d[1].off;
+      d[1].off = swap;
+      return true;
+    }
+  }
+  return false;
+}
+
+/* ---- the pass ---- */
+
+static struct rsp_slice_tables lower_rank(struct lowerer *l, int64_t rank, bool *seeded) {
+  struct slice s = {0};
+  const struct rsc_process *process = &l->d->cluster->processes[rank];
+  add_buffers(l, &s, rank);
+  add_streams(l, &s, rank);
+  if (l->d->seed_bug && !*seeded) *seeded = seed_slice(&s, l->d->seed_bug);
+  return (struct rsp_slice_tables){
+      .world_rank = (uint32_t)rank,
+      .train_rank = process->train_rank < 0 ? RSP_NO_RANK : (uint32_t)process->train_rank,
+      .infer_rank = process->infer_rank < 0 ? RSP_NO_RANK : (uint32_t)process->infer_rank,
+      .rounds = (uint32_t)l->d->rounds->rounds,
+      .staging = (uint64_t)l->d->rounds->staging[rank],
+      .names = s.names.at, .names_bytes = s.names.len,
+      .files = s.files.at, .file_count = s.files.len,
+      .buffers = s.buffers.at, .buffer_count = s.buffers.len,
+      .dims = s.dims.at, .dim_count = s.dims.len,
+      .zeros = s.zeros.at, .zero_count = s.zeros.len,
+      .zloops = s.zloops.at, .zloop_count = s.zloops.len,
+      .bodies = s.bodies.at, .body_count = s.bodies.len,
+      .descs = s.descs.at, .desc_count = s.descs.len,
+      .loops = s.loops.at, .loop_count = s.loops.len,
+      .streams = s.streams.at, .stream_count = s.streams.len,
+      .parts = s.parts.at, .part_count = s.parts.len,
+  };
+}
+
+const struct rsp_slice_tables *rsc_lower(struct rsc_arena *arena, const struct rsc_decided *d) {
+  struct lowerer l = {.arena = arena, .scratch = rsc_arena_new(), .d = d};
+  index_buffers(&l);
+  index_streams(&l);
+  int32_t ends = 0;
+  l.end_base = RSC_ARRAY(l.scratch, int32_t, d->flows->group_count);
+  for (int32_t g = 0; g < d->flows->group_count; g++) {
+    l.end_base[g] = ends;
+    ends += 1 + d->flows->groups[g].alternatives;
+  }
+  l.body_of = RSC_ARRAY(l.scratch, int64_t, ends);
+  l.stamp = RSC_ARRAY(l.scratch, int64_t, ends);
+  struct rsp_slice_tables *slices = RSC_ARRAY(arena, struct rsp_slice_tables, d->cluster->world);
+  bool seeded = false;
+  for (int64_t r = 0; r < d->cluster->world; r++) slices[r] = lower_rank(&l, r, &seeded);
+  rsc_arena_free(l.scratch);
+  return slices;
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * In: streams between processes and the limits. Out: each stream's rounds and its staging at both ends.
+ *
+ * Staging of a rank is two regions, for even and for odd rounds: what round r packs or receives lives while rounds r-1
+ * and r+1 use the other region. Within a region every stream of one turn has its own slot, turns overlay each other,
+ * and what is sent and what is received lie apart.
+ */
+#include "compiler/pass/schedule.h"
+
+#include <inttypes.h>
+
+#include "compiler/base/check.h"
+
+enum { CHUNK_DEFAULT = 64 << 20, PEER_TURNS_MAX = 1 << 20 };
+
+/* Smallest shares and slot alignments, tried in this order. */
+static const struct {
+  int64_t quantum, align;
+} grains[] = {{65536, 128}, {4096, 128}, {256, 16}, {8, 8}};
+
+struct scheduler {
+  struct rsc_arena *scratch;
+  const struct rsc_routes *routes;
+  const struct rsc_flows *flows;
+  const struct rsc_cluster *cluster;
+  const struct rsc_limits *limits;
+  int64_t min_quantum, align;
+  int64_t turns;  /* step of every stream between two processes; 1 or even */
+  int64_t rounds; /* a multiple of turns */
+  int64_t *need;  /* staging per rank: out then in, per turn: [world][turns][2] */
+  int64_t *ops;   /* [world][turns] */
+};
+
+static int64_t round_up(int64_t v, int64_t to) { return rsc_ceildiv(v, to) * to; }
+
+static int64_t turn_of(const struct scheduler *s, const struct rsc_stream *st) {
+  return st->src == st->dst ? 0 : rsc_floormod(st->dst - st->src, s->turns);
+}
+
+static int64_t quantum_of(const struct scheduler *s, const struct rsc_stream *st) {
+  int64_t active = st->src == st->dst ? s->rounds : s->rounds / s->turns;
+  int64_t even = round_up(rsc_ceildiv(st->bytes, active), 8);
+  int64_t least = round_up(st->bytes < s->min_quantum ? st->bytes : s->min_quantum, 8);
+  return even > least ? even : least;
+}
+
+static int64_t slot_bytes(const struct scheduler *s, const struct rsc_stream *st) {
+  int64_t q = quantum_of(s, st), whole = round_up(st->bytes, 8);
+  return round_up(q < whole ? q : whole, s->align);
+}
+
+/* Most messages one round of the stream can be: staged is one; direct breaks at runs and at both ends of the share. */
+static int64_t messages_of(const struct scheduler *s, const struct rsc_stream *st) {
+  if (!st->direct) return 1;
+  int64_t shortest = INT64_MAX;
+  for (size_t i = 0; i < st->parts.len; i++) {
+    const struct rsc_group *g = &s->flows->groups[st->parts.at[i].group];
+    int64_t run = g->min_run * g->wire_bytes;
+    if (run < shortest) shortest = run;
+  }
+  return quantum_of(s, st) / shortest + 2 + (int64_t)st->parts.len * 2;
+}
+
+static int64_t *need_at(const struct scheduler *s, int64_t rank, int64_t turn, int in) {
+  return &s->need[(rank * s->turns + turn) * 2 + in];
+}
+
+static void measure(struct scheduler *s) {
+  int64_t cells = s->cluster->world * s->turns;
+  s->need = RSC_ARRAY(s->scratch, int64_t, cells * 2);
+  s->ops = RSC_ARRAY(s->scratch, int64_t, cells);
+  for (int64_t i = 0; i < s->routes->stream_count; i++) {
+    const struct rsc_stream *st = &s->routes->streams[i];
+    if (st->src == st->dst) continue;
+    int64_t turn = turn_of(s, st), messages = messages_of(s, st);
+    s->ops[st->src * s->turns + turn] += messages;
+    s->ops[st->dst * s->turns + turn] += messages;
+    if (st->direct) continue;
+    *need_at(s, st->src, turn, 0) += slot_bytes(s, st);
+    *need_at(s, st->dst, turn, 1) += slot_bytes(s, st);
+  }
+}
+
+/* One region of a rank: the largest turn's slots, out and in. */
+static int64_t region_of(const struct scheduler *s, int64_t rank, int64_t *out_bytes) {
+  int64_t most[2] = {0, 0};
+  for (int64_t t = 0; t < s->turns; t++)
+    for (int in = 0; in < 2; in++)
+      if (*need_at(s, rank, t, in) > most[in]) most[in] = *need_at(s, rank, t, in);
+  if (out_bytes) *out_bytes = most[0];
+  return most[0] + most[1];
+}
+
+struct worst {
+  int64_t rank, staging, ops;
+};
+
+static struct worst find_worst(struct scheduler *s) {
+  struct worst w = {0, 0, 0};
+  measure(s);
+  for (int64_t r = 0; r < s->cluster->world; r++) {
+    int64_t staging = 2 * region_of(s, r, NULL);
+    if (staging > w.staging) {
+      w.staging = staging;
+      w.rank = r;
+    }
+    for (int64_t t = 0; t < s->turns; t++)
+      if (s->ops[r * s->turns + t] > w.ops) w.ops = s->ops[r * s->turns + t];
+  }
+  return w;
+}
+
+static bool fits(struct scheduler *s, int64_t rounds, struct worst *w) {
+  struct rsc_arena *outer = s->scratch;
+  s->rounds = rounds;
+  s->scratch = rsc_arena_new();
+  *w = find_worst(s);
+  rsc_arena_free(s->scratch);
+  s->scratch = outer;
+  return w->staging <= s->limits->staging && w->ops <= s->limits->max_ops;
+}
+
+/* Rounds so that no rank moves more than a chunk in one. */
+static int64_t first_rounds(const struct scheduler *s, int64_t chunk) {
+  int64_t *moved = RSC_ARRAY(s->scratch, int64_t, s->cluster->world * 2), most = 1;
+  for (int64_t i = 0; i < s->routes->stream_count; i++) {
+    const struct rsc_stream *st = &s->routes->streams[i];
+    int64_t *out = &moved[st->src * 2], *in = &moved[st->dst * 2 + 1];
+    *out += st->bytes;
+    *in += st->bytes;
+    if (*out > most) most = *out;
+    if (*in > most) most = *in;
+  }
+  return rsc_ceildiv(most, chunk);
+}
+
+static int64_t longest_stream(const struct scheduler *s) {
+  int64_t most = 1;
+  for (int64_t i = 0; i < s->routes->stream_count; i++)
+    if (s->routes->streams[i].bytes > most) most = s->routes->streams[i].bytes;
+  return most;
+}
+
+/* The fewest rounds, by doubling and then halving the gap; false if no number of rounds helps. */
+static bool search_rounds(struct scheduler *s, int64_t start, struct worst *w) {
+  int64_t most = (rsc_ceildiv(longest_stream(s), s->min_quantum) + 1) * s->turns;
+  int64_t lo = start / s->turns, hi = lo, last = most / s->turns;
+  if (last < lo) last = lo;
+  while (!fits(s, hi * s->turns, w)) {
+    if (hi >= last) return false;
+    lo = hi + 1;
+    hi = hi * 2 < last ? hi * 2 : last;
+  }
+  while (lo < hi) {
+    int64_t mid = lo + (hi - lo) / 2;
+    if (fits(s, mid * s->turns, w)) hi = mid;
+    else lo = mid + 1;
+  }
+  s->rounds = hi * s->turns;
+  return true;
+}
+
+static bool search(struct scheduler *s, int64_t chunk, struct worst *w) {
+  int64_t rounds = first_rounds(s, chunk);
+  int64_t world = s->cluster->world;
+  for (s->turns = 1; s->turns <= 2 * world && s->turns <= PEER_TURNS_MAX; s->turns *= 2)
+    for (size_t g = 0; g < sizeof grains / sizeof *grains; g++) {
+      s->min_quantum = grains[g].quantum;
+      s->align = grains[g].align;
+      if (search_rounds(s, round_up(rounds, s->turns), w)) return true;
+      if (w->staging <= s->limits->staging) break; /* too many operations: smaller shares do not help */
+    }
+  s->turns /= 2;
+  return false;
+}
+
+static bool check_peers(struct scheduler *s, struct rsc_diag *diag) {
+  int64_t *peers = RSC_ARRAY(s->scratch, int64_t, s->cluster->world);
+  for (int64_t i = 0; i < s->routes->stream_count; i++) {
+    const struct rsc_stream *st = &s->routes->streams[i], *before = i ? st - 1 : NULL;
+    if (st->src == st->dst || (before && before->src == st->src && before->dst == st->dst)) continue;
+    peers[st->src]++;
+    peers[st->dst]++; /* training and inference ranks of one process meet different peers: an upper bound */
+  }
+  for (int64_t r = 0; r < s->cluster->world && s->limits->max_peers; r++)
+    if (peers[r] > s->limits->max_peers) {
+      rsc_error(diag, RSC_PEERS_LIMIT, (struct rsc_span){.file = -1},
+                "rank %" PRId64 " has %" PRId64 " peers, --max-peers allows %" PRId64 "; raise the limit", r, peers[r],
+                s->limits->max_peers);
+      return false;
+    }
+  return true;
+}
+
+/* Offsets of the streams' slots, and the spread of short streams over the rounds. */
+static void place_streams(struct scheduler *s, struct rsc_arena *arena, struct rsc_rounds *out) {
+  measure(s);
+  struct rsc_timing *timings = RSC_ARRAY(arena, struct rsc_timing, s->routes->stream_count);
+  int64_t *staging = RSC_ARRAY(arena, int64_t, s->cluster->world);
+  int64_t *region = RSC_ARRAY(s->scratch, int64_t, s->cluster->world);
+  int64_t *out_part = RSC_ARRAY(s->scratch, int64_t, s->cluster->world);
+  int64_t *used = RSC_ARRAY(s->scratch, int64_t, s->cluster->world * s->turns * 2);
+  for (int64_t r = 0; r < s->cluster->world; r++) {
+    region[r] = region_of(s, r, &out_part[r]);
+    staging[r] = 2 * region[r];
+  }
+  for (int64_t i = 0; i < s->routes->stream_count; i++) {
+    const struct rsc_stream *st = &s->routes->streams[i];
+    struct rsc_timing *t = &timings[i];
+    bool self = st->src == st->dst;
+    int64_t turn = turn_of(s, st), quantum = quantum_of(s, st), active = rsc_ceildiv(st->bytes, quantum);
+    int64_t turns = self ? 1 : s->turns, room = s->rounds / turns - active + 1;
+    t->quantum = quantum;
+    t->step = turns;
+    t->round0 = turn + turns * ((st->src * 7 + st->dst * 3) % room);
+    /* With an even step all active rounds use one region; with step 1 they alternate, from the even one. */
+    bool alternate = turns == 1 && active > 1;
+    if (alternate) t->round0 -= t->round0 % 2;
+    if (self || st->direct) continue;
+    for (int in = 0; in < 2; in++) {
+      int64_t rank = in ? st->dst : st->src, *at = &used[(rank * s->turns + turn) * 2 + in];
+      struct rsc_staging *place = in ? &t->at_dst : &t->at_src;
+      int64_t off = *at + (in ? out_part[rank] : 0);
+      *at += slot_bytes(s, st);
+      place->slots = alternate ? 2 : 1;
+      place->stride = alternate ? region[rank] : 0;
+      place->off = off + (t->round0 % 2 ? region[rank] : 0);
+    }
+  }
+  out->timings = timings;
+  out->staging = staging;
+}
+
+const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_routes *routes,
+                                      const struct rsc_flows *flows, const struct rsc_cluster *cluster,
+                                      const struct rsc_limits *limits) {
+  struct scheduler s = {.scratch = rsc_arena_new(), .routes = routes, .flows = flows, .cluster = cluster, .limits = limits};
+  struct rsc_rounds *out = RSC_NEW(arena, struct rsc_rounds);
+  int64_t chunk = limits->chunk ? limits->chunk : CHUNK_DEFAULT;
+  if (!limits->chunk && chunk > limits->staging / 4) chunk = limits->staging / 4 > 8 ? limits->staging / 4 : 8;
+  struct worst w = {0, 0, 0};
+  bool ok = check_peers(&s, diag);
+  if (ok && !search(&s, chunk, &w)) {
+    rsc_error(diag, RSC_STAGING_SMALL, (struct rsc_span){.file = -1},
+              "no schedule keeps the limits: rank %" PRId64 " would need %" PRId64 " bytes of staging (--staging %" PRId64
+              ") and up to %" PRId64 " operations in a round (--max-ops %" PRId64 "); raise the limits",
+              w.rank, w.staging, limits->staging, w.ops, limits->max_ops);
+    ok = false;
+  }
+  if (ok && s.rounds > INT32_MAX) {
+    rsc_error(diag, RSC_ROUNDS_LIMIT, (struct rsc_span){.file = -1},
+              "%" PRId64 " rounds would be needed; raise --staging or --chunk", s.rounds);
+    ok = false;
+  }
+  if (ok) {
+    place_streams(&s, arena, out);
+    out->rounds = routes->stream_count ? s.rounds : 0;
+    out->chunk = chunk;
+  }
+  rsc_arena_free(s.scratch);
+  return ok ? out : NULL;
+}

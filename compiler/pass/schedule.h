@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * schedule: routes -> struct rsc_rounds.
+ *
+ * Every stream moves the same share in every round that it is active in, so a round inherits the balance of the whole.
+ * With more peers than --max-ops or --staging allow at once, streams take turns: `step` rounds apart, by (dst - src)
+ * modulo step, so that each rank meets about world / step peers in a round.
+ */
+#ifndef RSC_PASS_SCHEDULE_H
+#define RSC_PASS_SCHEDULE_H
+
+#include "compiler/base/diag.h"
+#include "compiler/ir/rounds.h"
+
+struct rsc_limits {
+  int64_t staging;   /* bytes per rank */
+  int64_t chunk;     /* bytes a rank sends or receives per round; 0: chosen */
+  int64_t max_ops;   /* sends and receives per rank and round */
+  int64_t max_peers; /* 0: none */
+};
+
+/* Reports and returns NULL if the limits cannot be kept. */
+const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_routes *routes,
+                                      const struct rsc_flows *flows, const struct rsc_cluster *cluster,
+                                      const struct rsc_limits *limits);
+
+void rsc_rounds_print(const struct rsc_routes *routes, const struct rsc_rounds *rounds, FILE *out);
+
+#endif

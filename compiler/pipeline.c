@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The whole compiler on one screen: each pass reads forms that are finished and makes a new one.
+ */
+#include "compiler/pipeline.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/ir/catalogue.h"
+#include "compiler/pass/intersect.h"
+#include "compiler/pass/lower.h"
+#include "compiler/pass/pair.h"
+#include "compiler/pass/place.h"
+#include "compiler/pass/resolve.h"
+#include "compiler/pass/route.h"
+#include "compiler/pass/schedule.h"
+#include "compiler/pass/topology.h"
+
+enum { DIRECT_MIN = 64 << 10 }; /* bytes: shorter runs are packed, so that a round's messages stay few */
+
+struct compile {
+  struct rsc_arena *arena;
+  struct rsc_sources *sources;
+  struct rsc_diag *diag;
+  const struct rsc_options *o;
+  void (*on_pass)(void *user, const char *pass);
+  void *pass_user;
+  struct rsc_result *result;
+  bool trouble, stopped;
+};
+
+static bool dumps(const struct compile *c, const char *form) {
+  return c->o->dump && c->o->dump_file && !strcmp(c->o->dump, form);
+}
+
+/* Ends a pass: delivers its messages; false if it failed or was the last wanted. */
+static bool passed(struct compile *c, const char *pass, bool ok) {
+  ok &= rsc_diag_flush(c->diag) && !c->trouble;
+  if (c->on_pass) c->on_pass(c->pass_user, pass);
+  c->stopped = ok && c->o->stop_after && !strcmp(c->o->stop_after, pass);
+  return ok && !c->stopped;
+}
+
+static bool load_cluster(struct compile *c, int *file) {
+  char *text = NULL;
+  size_t len = 0;
+  *file = -1;
+  if (!c->o->cluster_path) return true;
+  if (c->o->load(c->o->load_user, c->o->cluster_path, &text, &len)) {
+    *file = rsc_sources_add(c->sources, c->o->cluster_path, text, len);
+  } else {
+    rsc_error(c->diag, RSC_FILE_UNREADABLE, (struct rsc_span){.file = -1}, "cannot read '%s': %s", c->o->cluster_path,
+              text ? text : "unknown reason");
+    c->trouble = true;
+  }
+  free(text);
+  return !c->trouble;
+}
+
+static void count_placement(struct rsc_stats *s, const struct rsc_placement *p) {
+  s->buffers += (uint64_t)p->layout->buffer_count;
+  s->classes += (uint64_t)p->class_count;
+  for (int32_t i = 0; i < p->class_count; i++) {
+    s->entries += (uint64_t)p->classes[i].entry_count;
+    for (int32_t e = 0; e < p->classes[i].entry_count; e++) s->pieces += p->classes[i].entries[e].pieces.len;
+  }
+}
+
+static void human(char *text, size_t size, int64_t bytes) {
+  const char *unit[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  double v = (double)bytes;
+  int u = 0;
+  while (v >= 1000 && u < 5) v /= 1000, u++;
+  snprintf(text, size, u ? "%.1f %s" : "%.0f %s", v, unit[u]);
+}
+
+static void state_coverage(struct rsc_result *r, const struct rsc_flows *f, const struct rsc_routes *routes,
+                           int64_t minimum) {
+  char wanted[32], network[32], least[32];
+  human(wanted, sizeof wanted, f->delivered_bytes);
+  human(network, sizeof network, routes->link_bytes[RSC_LINK_NETWORK]);
+  human(least, sizeof least, minimum);
+  snprintf(r->coverage, sizeof r->coverage,
+           "coverage: %" PRId64 " tensors, %" PRId64 " elements, %s (%" PRId64
+           " bytes): every wanted element has exactly one delivery; network %s, minimum %s",
+           f->delivered_tensors, f->delivered_elems, wanted, f->delivered_bytes, network, least);
+}
+
+static bool nothing(struct compile *c, const struct rsc_pairs *pairs, const struct rsc_flows *f) {
+  if (f->delivered_elems > 0) return false;
+  struct rsc_span span = {.file = -1};
+  if (pairs->gid_count > pairs->train_gids) span = rsc_buffer_of(pairs, pairs->train_gids)->span;
+  rsc_error(c->diag, RSC_NOTHING_DELIVERED, span,
+            "nothing to transfer: no element of the %d inference buffers is delivered (all empty, or all skipped)",
+            pairs->gid_count - pairs->train_gids);
+  return true;
+}
+
+static bool compile(struct compile *c) {
+  const struct rsc_options *o = c->o;
+  struct rsc_stats *stats = &c->result->stats;
+  int64_t intersections = 0;
+
+  const struct rsc_layout *layout[2];
+  for (int s = 0; s < 2; s++)
+    layout[s] = rsc_resolve(c->arena, c->sources, c->diag, (enum rsc_side)s, o, &c->trouble);
+  for (int s = 0; s < 2; s++)
+    if (layout[s] && dumps(c, "layout")) rsc_layout_print(layout[s], o->dump_file);
+  if (!passed(c, "resolve", layout[0] && layout[1])) return c->stopped;
+
+  const struct rsc_placement *placed[2];
+  for (int s = 0; s < 2; s++) placed[s] = rsc_place(c->arena, c->diag, layout[s]);
+  for (int s = 0; s < 2; s++) {
+    if (placed[s] && dumps(c, "placement")) rsc_placement_print(placed[s], o->dump_file);
+    if (placed[s]) count_placement(stats, placed[s]);
+  }
+  if (!passed(c, "place", placed[0] && placed[1])) return c->stopped;
+
+  const struct rsc_pairs *pairs = rsc_pair(c->arena, c->diag, placed[0], placed[1], &intersections);
+  if (!passed(c, "pair", pairs)) return c->stopped;
+
+  const struct rsc_flows *flows = rsc_intersect(c->arena, pairs, DIRECT_MIN, o->seed_bug);
+  if (dumps(c, "flows")) rsc_flows_print(flows, o->dump_file);
+  if (!passed(c, "intersect", !nothing(c, pairs, flows))) return c->stopped;
+
+  struct rsc_cluster cluster;
+  int cluster_file;
+  bool ok = load_cluster(c, &cluster_file) &&
+            rsc_topology(c->arena, c->sources, c->diag, cluster_file, layout[0]->world, layout[1]->world, &cluster);
+  if (!passed(c, "topology", ok)) return c->stopped;
+
+  const struct rsc_routes *routes = rsc_route(c->arena, pairs, flows, &cluster);
+  int64_t minimum = rsc_network_minimum(pairs, &cluster, &intersections);
+  if (dumps(c, "routes")) rsc_routes_print(routes, o->dump_file);
+  if (!passed(c, "route", true)) return c->stopped;
+
+  struct rsc_limits limits = {(int64_t)o->staging, (int64_t)o->chunk, o->max_ops, o->max_peers};
+  const struct rsc_rounds *rounds = rsc_schedule(c->arena, c->diag, routes, flows, &cluster, &limits);
+  if (rounds && dumps(c, "rounds")) rsc_rounds_print(routes, rounds, o->dump_file);
+  if (!passed(c, "schedule", rounds)) return c->stopped;
+
+  struct rsc_decided decided = {pairs, flows, &cluster, routes, rounds, c->sources, &limits, minimum, o->seed_bug};
+  const struct rsp_slice_tables *slices = rsc_lower(c->arena, &decided);
+  if (!passed(c, "lower", true)) return c->stopped;
+
+  rsc_emit(&decided, slices, &c->result->plan, &c->result->plan_bytes);
+  state_coverage(c->result, flows, routes, minimum);
+  stats->tensors = (uint64_t)pairs->tensor_count;
+  stats->intersections = (uint64_t)(intersections + flows->intersections);
+  stats->records = (uint64_t)flows->flow_count;
+  stats->groups = (uint64_t)flows->group_count;
+  stats->streams = (uint64_t)routes->stream_count;
+  stats->descriptors = (uint64_t)flows->desc_count;
+  passed(c, "emit", true);
+  return true;
+}
+
+/* The plan's text comes from the finished bytes through the one reader: what is printed is what was written. */
+static void dump_plan(const struct compile *c) {
+  struct rsp_plan plan;
+  struct rsp_error error;
+  if (!dumps(c, "plan") || !c->result->plan) return;
+  if (rsp_open_memory(c->result->plan, c->result->plan_bytes, &plan, &error) == RSP_OK) {
+    rsp_print(&plan, c->o->dump_file);
+    rsp_close(&plan);
+  } else {
+    fprintf(c->o->dump_file, "the plan breaks rule %d at byte %" PRIu64 ": %s\n", error.rule, error.offset, error.text);
+  }
+}
+
+enum rsc_outcome rsc_compile(const struct rsc_options *options, rsc_diag_fn diag, void *diag_user,
+                             void (*on_pass)(void *user, const char *pass), void *pass_user,
+                             struct rsc_result *result) {
+  struct compile c = {.arena = rsc_arena_new(), .o = options, .on_pass = on_pass, .pass_user = pass_user, .result = result};
+  *result = (struct rsc_result){0};
+  c.sources = rsc_sources_new(c.arena);
+  c.diag = rsc_diag_new(c.arena, c.sources, diag, diag_user);
+  bool ok = compile(&c);
+  rsc_diag_flush(c.diag);
+  dump_plan(&c);
+  result->stats.arena_bytes = rsc_arena_bytes(c.arena);
+  rsc_arena_free(c.arena);
+  return ok ? RSC_COMPILED : c.trouble ? RSC_TROUBLE : RSC_REJECTED;
+}
