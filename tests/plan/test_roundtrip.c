@@ -124,7 +124,7 @@ static void check_writing(const char *dir, const void *bytes, size_t size) {
 }
 
 int main(int argc, char **argv) {
-  char dir[] = "/tmp/reshard-plan-XXXXXX", path[] = "/tmp/reshard-plan-file-XXXXXX";
+  char dir[] = "reshard-plan-XXXXXX", path[] = "reshard-plan-file-XXXXXX";
   void *bytes, *again;
   size_t size, again_size;
   struct rsp_plan plan, file;

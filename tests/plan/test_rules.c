@@ -71,7 +71,7 @@ static void check_all_rules(void) {
 }
 
 int main(void) {
-  char path[] = "/tmp/reshard-bad-XXXXXX";
+  char path[] = "reshard-bad-XXXXXX";
   int fd = mkstemp(path);
   if (fd < 0) return 2;
   close(fd);
