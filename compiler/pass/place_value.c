@@ -124,7 +124,7 @@ static bool cut_each(struct rsc_place_context *cx, const struct rsc_cut *cut, in
   }
   sum = 0;
   for (int64_t i = 0; i < cut->list_len; i++) {
-    int64_t group, groups, len = cut->list[i];
+    int64_t group = 0, groups = 1, len = cut->list[i];
     if (!share_group(cx, cut, cut->list2 ? cut->list2[i] : 1, n, c, &group, &groups)) return false;
     if (len % groups != 0) return uneven(cx, cut, "a section", len, groups);
     add_range(cx, parts, sum + len / groups * group, sum + len / groups * (group + 1));
@@ -140,7 +140,7 @@ static int64_t chunk_start(int64_t d, int64_t size, int64_t c) { return size && 
 
 /* Which indices of an extent d coordinate c keeps. For CYCLIC all ranges are listed: used for stacks only. */
 static bool cut_parts(struct rsc_place_context *cx, const struct rsc_cut *cut, int64_t d, struct cut_parts *parts) {
-  int64_t n = cx->mesh->axes[cut->axis].size, c = cx->coords[cut->axis], group, groups, size;
+  int64_t n = cx->mesh->axes[cut->axis].size, c = cx->coords[cut->axis], group = 0, groups = 1, size;
   parts->padded = d;
   switch (cut->rule) {
   case RSC_CUT_EVEN:
