@@ -3,6 +3,7 @@
 // run_mismatch: says in words which byte is wrong. In: what a check found. Out: a few lines of text.
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "tools/run_names.h"
 #include "tools/run_pattern.h"
@@ -55,9 +56,10 @@ void run_mismatch_print(const struct rsp_plan *plan, const struct run_mismatch *
     print_index(out, m->b, plan->dims + entry->dims, entry->ndim);
     fprintf(out, ", %s\n", rsp_dtype_word(buffer->dtype));
   }
-  fprintf(out, "  rank      %s rank %" PRIu32 "\n  described ", run_side_word(buffer->side), m->slot->side_rank);
-  run_name_print(out, plan->strings, plan->files[buffer->file]);
-  fprintf(out, ":%" PRIu32 ":%" PRIu32 "\n", buffer->line, buffer->col);
+  fprintf(out, "  rank      %s rank %" PRIu32 "\n", run_side_word(buffer->side), m->slot->side_rank);
+  char *file = run_name_text(plan->strings, plan->files[buffer->file]);
+  fprintf(out, "  described %s:%" PRIu32 ":%" PRIu32 "\n", file ? file : "?", buffer->line, buffer->col);
+  free(file);
   fprintf(out, "  expected  0x%0*" PRIx64 "\n  got       0x%0*" PRIx64 "%s\n", digits, m->expected, digits, m->got,
           m->untouched && m->wrong != RUN_WRONG_GUARD ? ", the poison put there before" : "");
 }

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// reshard run: replays a plan on this machine. In: a plan, and training buffers made up or read from files. Out: a verdict
+// on every byte, or files; a table or JSON. Exit: 0 all is right, 1 something is not, 2 trouble.
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cli/cli.h"
+#include "tools/run_files.h"
+#include "tools/run_pattern.h"
+#include "tools/run_replay.h"
+#include "tools/run_report.h"
+#include "tools/verbs.h"
+
+#define REPEAT_MAX 1000000
+
+static const char help[] =
+    "reshard run - replay a plan on this machine, every rank a thread, and check every byte\n\n"
+    "Usage: reshard run [OPTIONS] PLAN\n\n"
+    "Without --in, training buffers hold a keyed hash of (tensor, index), and every byte of every inference buffer is\n"
+    "checked against the plan's specification, under two keys or more. With --in they are read from files.\n\n"
+    "  --backend host     the only one in this build\n"
+    "  --mode fused       copy straight from buffer to buffer (default)\n"
+    "  --mode staged      run the plan's rounds and staging as a network would\n"
+    "  --in DIR           read DIR/train-<rank>.safetensors, one per training rank that holds buffers\n"
+    "  --out DIR          write DIR/infer-<rank>.safetensors, one per inference rank that holds buffers\n"
+    "  --repeat N         time N replays (default: about a second's worth; with --in: 1)\n"
+    "  --seed S           another set of keys\n"
+    "  --delay-seed S     staged: seeded delays on each rank, so that a wrong overlap shows\n"
+    "  --timeout SECONDS  give up on a rank that does not answer (default 30)\n"
+    "  --json             one JSON object instead of the table (tools/RUN.md)\n"
+    "  --help\n\n"
+    "Exit status: 0 every byte is right, or the files are written; 1 something is wrong, missing or does not fit; 2 trouble.\n";
+
+struct run_args {
+  const char *program, *plan, *in, *out;
+  struct run_options replay;
+  uint32_t repeat; // 0: chosen
+  uint64_t seed;
+  bool json;
+};
+
+struct run {
+  struct run_args args;
+  struct rsp_plan plan;
+  struct run_values values;
+  struct run_memory memory;
+  struct run_files files;
+  struct run_pattern pattern;
+  struct run_replay *replay;
+  double *refits, *memcpys;
+  uint32_t refit_count, memcpy_count, patterns;
+  uint64_t memory_bytes;
+  double since;
+};
+
+// ---- arguments -----------------------------------------------------------------------------------------------------
+
+static const char *const mode_words[] = {"fused", "staged", "none"};
+
+static bool parse_mode(const char *word, enum run_mode *mode) {
+  for (int i = 0; i < 3; i++)
+    if (!strcmp(word, mode_words[i])) {
+      *mode = (enum run_mode)i;
+      return true;
+    }
+  return false;
+}
+
+static int parse_number(const struct run_args *args, const char *option, const char *text, int64_t lo, int64_t hi,
+                        int64_t *number) {
+  if (cli_parse_number(text, lo, hi, number)) return 0;
+  return cli_usage(args->program, "%s takes a number from %" PRId64 " to %" PRId64 ", not '%s'", option, lo, hi, text);
+}
+
+enum { OPT_BACKEND = 1000, OPT_MODE, OPT_IN, OPT_OUT, OPT_REPEAT, OPT_SEED, OPT_DELAY, OPT_TIMEOUT, OPT_JSON };
+
+static int take_option(struct run_args *args, int option, const char *value) {
+  int64_t number = 0;
+  int status = 0;
+  switch (option) {
+  case OPT_BACKEND:
+    if (!strcmp(value, "host")) return 0;
+    return cli_usage(args->program, "there is no backend '%s' in this build; it has: host", value);
+  case OPT_MODE:
+    if (parse_mode(value, &args->replay.mode)) return 0;
+    return cli_usage(args->program, "--mode is fused or staged, not '%s'", value);
+  case OPT_IN: args->in = value; break;
+  case OPT_OUT: args->out = value; break;
+  case OPT_JSON: args->json = true; break;
+  case OPT_REPEAT:
+    status = parse_number(args, "--repeat", value, 1, REPEAT_MAX, &number);
+    args->repeat = (uint32_t)number;
+    break;
+  case OPT_SEED:
+    status = parse_number(args, "--seed", value, 0, INT64_MAX, &number);
+    args->seed = (uint64_t)number;
+    break;
+  case OPT_DELAY:
+    status = parse_number(args, "--delay-seed", value, 1, INT64_MAX, &number);
+    args->replay.delay_seed = (uint64_t)number;
+    break;
+  case OPT_TIMEOUT:
+    status = parse_number(args, "--timeout", value, 1, 86400, &number);
+    args->replay.timeout_seconds = (double)number;
+    break;
+  default: return cli_usage(args->program, "that option is not known, or lacks its value");
+  }
+  return status;
+}
+
+// 0 to go on, -1 for --help, else an exit status.
+static int parse_args(struct run_args *args, int argc, char **argv) {
+  static const struct option options[] = {
+      {"backend", required_argument, NULL, OPT_BACKEND}, {"mode", required_argument, NULL, OPT_MODE},
+      {"in", required_argument, NULL, OPT_IN},           {"out", required_argument, NULL, OPT_OUT},
+      {"repeat", required_argument, NULL, OPT_REPEAT},   {"seed", required_argument, NULL, OPT_SEED},
+      {"delay-seed", required_argument, NULL, OPT_DELAY}, {"timeout", required_argument, NULL, OPT_TIMEOUT},
+      {"json", no_argument, NULL, OPT_JSON},             {"help", no_argument, NULL, 'h'},
+      {NULL, 0, NULL, 0}};
+  *args = (struct run_args){.program = argv[0], .replay = {.mode = RUN_FUSED, .timeout_seconds = 30}};
+  optind = 1;
+  for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+    if (option == 'h') return -1;
+    int status = take_option(args, option, optarg);
+    if (status) return status;
+  }
+  if (optind + 1 != argc) return cli_usage(args->program, optind == argc ? "a plan is missing" : "one plan at a time");
+  args->plan = argv[optind];
+  if (args->replay.delay_seed && args->replay.mode != RUN_STAGED)
+    return cli_usage(args->program, "--delay-seed goes with --mode staged");
+  args->replay.guard_staging = args->replay.delay_seed != 0;
+  return 0;
+}
+
+// ---- setting up ----------------------------------------------------------------------------------------------------
+
+static int open_plan(struct run *run) {
+  struct rsp_error error = {0};
+  enum rsp_status status = rsp_open(run->args.plan, &run->plan, &error);
+  if (status == RSP_OK) return CLI_YES;
+  if (status == RSP_TROUBLE) return cli_trouble(run->args.program, "cannot read %s: %s", run->args.plan, error.text);
+  cli_trouble(run->args.program, "%s is not a sound plan: rule %d at byte %" PRIu64 ": %s", run->args.plan, error.rule,
+              error.offset, error.text);
+  return CLI_NO;
+}
+
+// What this process takes for itself; mapped files are the system's to keep or drop.
+static uint64_t count_memory(const struct run *run) {
+  uint64_t bytes = run->files.copied_bytes;
+  if (!run->args.in) bytes += run_memory_needed(&run->memory.side[RSP_TRAIN]);
+  if (!(run->args.in && run->args.out)) bytes += run_memory_needed(&run->memory.side[RSP_INFER]);
+  for (uint32_t r = 0; r < run->plan.header->world; r++) {
+    if (run->args.replay.mode == RUN_STAGED) bytes += run->plan.directory[r].staging;
+    bytes += run->plan.directory[r].bytes;
+  }
+  return bytes;
+}
+
+static int check_memory(struct run *run) {
+  uint64_t available = run_memory_available();
+  char needs[32], has[32];
+  run->memory_bytes = count_memory(run);
+  if (run->memory_bytes <= available - available / 32) return CLI_YES;
+  return cli_trouble(run->args.program, "this takes %s of memory, of which %s %s: %s",
+                     cli_bytes((double)run->memory_bytes, needs), cli_bytes((double)available, has),
+                     available == UINT64_MAX ? "is known" : "is free",
+                     run->args.in && run->args.out ? "run it on a larger machine"
+                                                   : "run it on a larger machine, or on files with --in and --out, which are mapped");
+}
+
+static int set_up(struct run *run) {
+  const char *program = run->args.program;
+  int status = open_plan(run);
+  if (status) return status;
+  if (!run_memory_init(&run->memory, &run->plan) || !run_values_init(&run->values, &run->plan))
+    return cli_trouble(program, "out of memory");
+  run_pattern_init(&run->pattern, &run->plan, &run->values, &run->memory, run->args.seed);
+  struct run_side *train = &run->memory.side[RSP_TRAIN], *infer = &run->memory.side[RSP_INFER];
+  if (run->args.in) status = run_files_read(&run->files, &run->plan, train, run->args.in, program);
+  if (!status) status = check_memory(run);
+  // Made-up values are checked in memory, with guards and poison, and copied to the files afterwards.
+  if (!status && run->args.out)
+    status = run_files_create(&run->files, &run->plan, infer, run->args.out, run->args.in != NULL, program);
+  if (status) return status;
+  if ((!run->args.in && !run_memory_allocate(train)) || (!(run->args.in && run->args.out) && !run_memory_allocate(infer)))
+    return cli_trouble(program, "out of memory");
+  return CLI_YES;
+}
+
+static int runtime_failed(const struct run *run, const struct reshard_fault *fault) {
+  cli_trouble(run->args.program, "%s", fault->what);
+  if (fault->buffer[0] && !strstr(fault->what, fault->buffer)) fprintf(stderr, "  buffer '%s'\n", fault->buffer);
+  if (fault->file[0] && fault->line) fprintf(stderr, "  described at %s:%" PRIu32 "\n", fault->file, fault->line);
+  switch (fault->status) {
+  case RESHARD_NO_MEMORY:
+  case RESHARD_CANNOT_READ: return CLI_TROUBLE;
+  default: return CLI_NO;
+  }
+}
+
+static int start_replay(struct run *run) {
+  struct reshard_fault fault;
+  cli_progress(run->since, "preparing %" PRIu32 " ranks", run->plan.header->world);
+  run->replay = run_replay_start(&run->plan, run->args.plan, &run->memory, &run->args.replay, &fault);
+  return run->replay ? CLI_YES : runtime_failed(run, &fault);
+}
+
+static int refit(struct run *run, double *seconds) {
+  struct reshard_fault fault = {0};
+  return run_replay_refit(run->replay, seconds, &fault) ? CLI_YES : runtime_failed(run, &fault);
+}
+
+static bool allocate_samples(struct run *run, double first, uint32_t otherwise) {
+  if (!run->args.repeat) run->args.repeat = otherwise;
+  if (!run->args.repeat) run->args.repeat = first > 0.3 ? 3 : first > 0.02 ? (uint32_t)(1 / first) : 50;
+  run->refits = calloc(run->args.repeat, sizeof *run->refits);
+  run->memcpys = calloc(run->args.repeat, sizeof *run->memcpys);
+  return run->refits && run->memcpys;
+}
+
+// ---- made-up values ------------------------------------------------------------------------------------------------
+
+// Replays and plain copies in turn, so that both see the same machine. The last replay is the one that is checked.
+static int time_replays(struct run *run, double first) {
+  if (!allocate_samples(run, first, 0)) return cli_trouble(run->args.program, "out of memory");
+  run_replay_memcpy(run->replay); // both have then been run once
+  for (uint32_t i = 0; i < run->args.repeat; i++) {
+    cli_progress(run->since, "timing replay %" PRIu32 " of %" PRIu32, i + 1, run->args.repeat);
+    run->memcpys[run->memcpy_count++] = run_replay_memcpy(run->replay);
+    if (i + 1 == run->args.repeat) run_pattern_poison(&run->pattern, true);
+    int status = refit(run, &run->refits[run->refit_count]);
+    if (status) return status;
+    run->refit_count++;
+  }
+  return CLI_YES;
+}
+
+static int run_once(struct run *run, uint32_t number) {
+  double first = 0;
+  run_pattern_begin(&run->pattern, number);
+  cli_progress(run->since, "pattern %" PRIu32 " of %" PRIu32 ": filling", number + 1, run->values.replays);
+  run_pattern_fill(&run->pattern);
+  run_pattern_poison(&run->pattern, number > 0);
+  int status = number == 0 ? start_replay(run) : CLI_YES;
+  if (status) return status;
+  // A warm-up of what is timed comes first; its bytes are then poisoned.
+  if (number == 1 && !(status = refit(run, &first))) status = time_replays(run, first);
+  if (number != 1) status = refit(run, &first);
+  if (status) return status;
+  cli_progress(run->since, "pattern %" PRIu32 " of %" PRIu32 ": checking", number + 1, run->values.replays);
+  run->patterns = number + 1;
+  return run_pattern_check(&run->pattern) ? CLI_YES : CLI_NO;
+}
+
+static void extract_slot(void *user, uint64_t i) {
+  struct run *run = user;
+  const struct run_slot *slot = &run->memory.side[RSP_INFER].slots[i];
+  run_pattern_extract(&run->pattern, slot, slot->file_data);
+}
+
+static int run_patterns(struct run *run) {
+  int status = CLI_YES;
+  for (uint32_t i = 0; i < run->values.replays && !status; i++) status = run_once(run, i);
+  if (!status && run->args.out)
+    run_parallel(run->pattern.threads, run->memory.side[RSP_INFER].slot_count, extract_slot, run);
+  return status;
+}
+
+// ---- files ---------------------------------------------------------------------------------------------------------
+
+static int run_on_files(struct run *run) {
+  int status = start_replay(run);
+  if (!status && !allocate_samples(run, 0, 1)) status = cli_trouble(run->args.program, "out of memory");
+  for (uint32_t i = 0; !status && i < run->args.repeat; i++) {
+    cli_progress(run->since, "replay %" PRIu32 " of %" PRIu32, i + 1, run->args.repeat);
+    status = refit(run, &run->refits[i]);
+    run->refit_count += status == CLI_YES;
+  }
+  return status;
+}
+
+// ---- the verb ------------------------------------------------------------------------------------------------------
+
+static int report(const struct run *run, int status) {
+  bool wrong = run->pattern.first.wrong != RUN_RIGHT;
+  if (status && !wrong) return status; // said already
+  struct run_report r = {.plan = &run->plan,
+                         .memory = &run->memory,
+                         .mode = mode_words[run->args.replay.mode],
+                         .processors = run->pattern.threads,
+                         .memory_bytes = run->memory_bytes,
+                         .file_bytes = run->files.file_bytes,
+                         .in = run->args.in,
+                         .out = run->args.out,
+                         .patterns = run->patterns,
+                         .right = !wrong,
+                         .mismatch = wrong ? &run->pattern.first : NULL,
+                         .mismatch_pattern = run->pattern.replay,
+                         .refits = run->refits,
+                         .refit_count = run->refit_count,
+                         .memcpys = run->memcpys,
+                         .memcpy_count = run->memcpy_count};
+  if (!run->args.json)
+    run_report_table(&r, stdout);
+  else if (!run_report_json(&r, stdout))
+    return cli_trouble(run->args.program, "cannot write the report");
+  return cli_finish(run->args.program, status);
+}
+
+static void tear_down(struct run *run) {
+  run_replay_stop(run->replay);
+  run_files_close(&run->files);
+  run_pattern_free(&run->pattern);
+  run_memory_free(&run->memory);
+  run_values_free(&run->values);
+  free(run->refits);
+  free(run->memcpys);
+  rsp_close(&run->plan);
+}
+
+int verb_run(int argc, char **argv) {
+  struct run_args args;
+  int status = parse_args(&args, argc, argv);
+  if (status) return status < 0 ? cli_help(help) : status;
+  struct run *run = calloc(1, sizeof *run);
+  if (!run) return cli_trouble(args.program, "out of memory");
+  run->args = args;
+  run->since = cli_seconds();
+  status = set_up(run);
+  if (!status) status = args.in ? run_on_files(run) : run_patterns(run);
+  cli_progress_end();
+  if (!status && args.out) status = run_files_publish(&run->files, args.program);
+  status = report(run, status);
+  tear_down(run);
+  free(run);
+  return status;
+}
