@@ -254,6 +254,13 @@ static bool seed_stream(struct slice *s, uint64_t bug, struct rsp_stream *st) {
   }
 }
 
+static bool same_shape(const struct slice *s, const struct rsp_desc *a, const struct rsp_desc *b) {
+  if (a->run != b->run || a->buf_dtype != b->buf_dtype || a->loop_count != b->loop_count) return false;
+  for (uint32_t i = 0; i < a->loop_count; i++)
+    if (s->loops.at[a->loops + i].count != s->loops.at[b->loops + i].count) return false;
+  return true;
+}
+
 /* Each returns true once the bug is in. */
 static bool seed_slice(struct slice *s, uint64_t bug) {
   for (size_t i = 0; i < s->streams.len; i++)
@@ -268,8 +275,8 @@ static bool seed_slice(struct slice *s, uint64_t bug) {
         return true;
       }
     }
-    if (bug == RSC_SEED_EMIT_SWAP && i + 1 < s->descs.len && d[1].ref == d->ref && d[1].run == d->run &&
-        d[1].buf_dtype == d->buf_dtype && d[1].off != d->off && d->loop_count == 0 && d[1].loop_count == 0) {
+    if (bug == RSC_SEED_EMIT_SWAP && i + 1 < s->descs.len && d[1].ref == d->ref && d[1].off != d->off &&
+        same_shape(s, d, d + 1)) {
       uint64_t swap = d->off;
       d->off = d[1].off;
       d[1].off = swap;
