@@ -82,6 +82,7 @@ enum {
   OPT_CHUNK,
   OPT_MAX_OPS,
   OPT_MAX_PEERS,
+  OPT_SEED_BUG,
   OPT_EXPLAIN,
   OPT_VERSION
 };
@@ -99,6 +100,7 @@ static const struct option long_options[] = {{"model", required_argument, NULL, 
                                              {"chunk", required_argument, NULL, OPT_CHUNK},
                                              {"max-ops", required_argument, NULL, OPT_MAX_OPS},
                                              {"max-peers", required_argument, NULL, OPT_MAX_PEERS},
+                                             {"seed-bug", required_argument, NULL, OPT_SEED_BUG}, /* base/seed.h */
                                              {"explain", required_argument, NULL, OPT_EXPLAIN},
                                              {"help", no_argument, NULL, 'h'},
                                              {"version", no_argument, NULL, OPT_VERSION},
@@ -221,6 +223,9 @@ static enum reshardc_next read_option(int option, char *text, struct reshardc_op
     return goes_on(read_count("--max-ops", text, 2, &o->max_ops));
   case OPT_MAX_PEERS:
     return goes_on(read_count("--max-peers", text, 0, &o->max_peers));
+  case OPT_SEED_BUG:
+    o->seed_bug = strtoull(text, NULL, 10);
+    return goes_on(true);
   case OPT_EXPLAIN:
     return explain(text);
   case 'h':
