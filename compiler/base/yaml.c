@@ -86,8 +86,9 @@ static const char *join(const struct rsc_yaml_field *fields, size_t count, char 
   return out;
 }
 
-static void unknown_key(struct rsc_diag *diag, const struct rsc_yaml *key, const char *what,
-                        const struct rsc_yaml_field *fields, size_t count) {
+/* Returns the name that was probably meant, or NULL. */
+static const char *unknown_key(struct rsc_diag *diag, const struct rsc_yaml *key, const char *what,
+                               const struct rsc_yaml_field *fields, size_t count) {
   const char *names[16] = {NULL}, *word = key->u.scalar.text;
   size_t n = count < 16 ? count : 16;
   for (size_t i = 0; i < n; i++) names[i] = fields[i].name;
@@ -99,12 +100,14 @@ static void unknown_key(struct rsc_diag *diag, const struct rsc_yaml *key, const
   else
     rsc_error(diag, RSC_YAML_UNKNOWN_KEY, key->span, "%s has no key %s; its keys are %s", what, shown,
               join(fields, count, list, sizeof list));
+  return near;
 }
 
 bool rsc_yaml_fields(struct rsc_diag *diag, const struct rsc_yaml *map, const char *what, struct rsc_yaml_field *fields,
                      size_t count) {
   for (size_t i = 0; i < count; i++) fields[i].value = NULL;
   if (!rsc_yaml_expect(diag, map, RSC_YAML_MAP, what)) return false;
+  uint32_t meant = 0; /* fields that are misspelt: they are not missing too */
   bool ok = true;
   for (size_t k = 0; k < map->u.items.count; k += 2) {
     const struct rsc_yaml *key = &map->u.items.at[k];
@@ -113,12 +116,13 @@ bool rsc_yaml_fields(struct rsc_diag *diag, const struct rsc_yaml *map, const ch
     if (i < count) {
       fields[i].value = key + 1;
     } else {
-      unknown_key(diag, key, what, fields, count);
+      const char *near = unknown_key(diag, key, what, fields, count);
+      for (size_t n = 0; near && n < count; n++) meant |= strcmp(near, fields[n].name) ? 0 : UINT32_C(1) << n % 32;
       ok = false;
     }
   }
   for (size_t i = 0; i < count; i++) {
-    if (!fields[i].required || fields[i].value) continue;
+    if (!fields[i].required || fields[i].value || (meant >> i % 32 & 1)) continue;
     rsc_error(diag, RSC_YAML_MISSING_KEY, map->span, "%s has no '%s'; add `%s`", what, fields[i].name, fields[i].cure);
     ok = false;
   }
