@@ -3,8 +3,9 @@
 #include "runtime/walk.h"
 
 uint32_t rsr_outer_loops(const struct rsp_program *program, const struct rsp_desc *desc) {
+  const struct rsp_loop *loops = program->loops + desc->loops;
   uint32_t outer = desc->loop_count;
-  while (outer > 0 && program->loops[desc->loops + outer - 1].ref_step == 0) outer--;
+  while (outer > 0 && (loops[outer - 1].ref_step == 0 || loops[outer - 1].count == 1)) outer--;
   return outer;
 }
 
@@ -111,9 +112,13 @@ bool rsr_same_shape(const struct rsp_program *a, const struct rsp_stream *sa, co
       sa->quantum != sb->quantum || sa->round0 != sb->round0 || sa->step != sb->step) {
     return false;
   }
+  uint64_t last_a = UINT64_MAX, last_b = UINT64_MAX; /* many parts of one body cost one comparison */
   for (uint64_t p = 0; p < sa->part_count; p++) {
     const struct rsp_part *pa = &a->parts[sa->parts + p], *pb = &b->parts[sb->parts + p];
     if (pa->lo != pb->lo || pa->hi != pb->hi) return false;
+    if (pa->body == last_a && pb->body == last_b) continue;
+    last_a = pa->body;
+    last_b = pb->body;
     if (!same_body(a, &a->bodies[pa->body], b, &b->bodies[pb->body])) return false;
   }
   return true;

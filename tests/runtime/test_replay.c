@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Random plans on the host backend: fused, staged, and staged with seeded delays, orders and guards; every byte of
+ * every buffer, and around it, after each of several refits with other contents. Then one plan many times.
+ */
+#include <string.h>
+
+#include "tests/plan/tiny.h"
+#include "tests/runtime/check.h"
+#include "tests/runtime/made.h"
+#include "tests/runtime/replay.h"
+
+static void check_players(const struct player *players, uint32_t world, uint64_t version, uint64_t seed) {
+  for (uint32_t r = 0; r < world; r++) {
+    const struct player *p = &players[r];
+    CHECK(p->opened == RESHARD_OK && p->prepared == RESHARD_OK && p->refitted == RESHARD_OK, "seed %llu rank %u: %s",
+          (unsigned long long)seed, r, p->fault.what);
+    CHECK(p->version == version, "seed %llu rank %u: version %llu", (unsigned long long)seed, r,
+          (unsigned long long)p->version);
+  }
+}
+
+static void one_mode(const void *bytes, size_t size, enum reshard_mode mode, uint64_t delay_seed, uint64_t seed) {
+  struct stage stage;
+  stage_open(&stage, bytes, size);
+  stage_fill(&stage, seed);
+  struct reshard_plan *plan;
+  struct reshard_host_group *group;
+  CHECK(reshard_open_memory(bytes, size, &plan, NULL) == RESHARD_OK, "open");
+  uint32_t world = stage.plan.header->world;
+  CHECK(reshard_host_group_new(world, &group) == RESHARD_OK, "group");
+  struct player *players = calloc(world, sizeof *players);
+  CHECK(players, "memory");
+  for (uint32_t pass = 0; pass < 2; pass++) {
+    if (pass > 0) stage_fill(&stage, seed + 77);
+    players_init(players, &stage, plan, group, mode);
+    for (uint32_t r = 0; r < world; r++) {
+      players[r].config.delay_seed = delay_seed;
+      players[r].config.flags = delay_seed ? RESHARD_GUARD : 0;
+      players[r].refits = 1 + pass;
+    }
+    play(players, world);
+    check_players(players, world, 1 + pass, seed);
+    const char *wrong = stage_check(&stage);
+    CHECK(!wrong, "seed %llu, %s, pass %u: %s", (unsigned long long)seed, mode == RESHARD_FUSED ? "fused" : "staged",
+          pass, wrong);
+  }
+  free(players);
+  reshard_host_group_free(group);
+  reshard_close(plan);
+  stage_close(&stage);
+}
+
+static void one_plan(uint64_t seed) {
+  uint64_t state = seed;
+  struct made_options options = {.seed = seed,
+                                 .train = (uint32_t)random_in(&state, 1, 3),
+                                 .infer = (uint32_t)random_in(&state, 1, 3),
+                                 .groups = 4,
+                                 .buffers = 3,
+                                 .rows = 14,
+                                 .columns = 30};
+  uint32_t least = options.train < options.infer ? options.train : options.infer;
+  options.shared = random_in(&state, 0, 2) ? 0 : (uint32_t)random_in(&state, 0, least);
+  size_t size;
+  void *bytes = made_plan(&options, &size);
+  one_mode(bytes, size, RESHARD_FUSED, 0, seed);
+  one_mode(bytes, size, RESHARD_STAGED, 0, seed);
+  one_mode(bytes, size, RESHARD_STAGED, seed + 1, seed);
+  free(bytes);
+}
+
+static void tiny(void) {
+  void *bytes;
+  size_t size;
+  CHECK(tiny_plan(&bytes, &size), "tiny");
+  one_mode(bytes, size, RESHARD_FUSED, 0, 5);
+  for (uint64_t seed = 0; seed < 20; seed++) one_mode(bytes, size, RESHARD_STAGED, seed, 5);
+  free(bytes);
+}
+
+/* One context, a thousand refits. */
+static void many(enum reshard_mode mode) {
+  void *bytes;
+  size_t size;
+  CHECK(tiny_plan(&bytes, &size), "tiny");
+  struct stage stage;
+  stage_open(&stage, bytes, size);
+  stage_fill(&stage, 9);
+  struct reshard_plan *plan;
+  struct reshard_host_group *group;
+  CHECK(reshard_open_memory(bytes, size, &plan, NULL) == RESHARD_OK, "open");
+  CHECK(reshard_host_group_new(TINY_WORLD, &group) == RESHARD_OK, "group");
+  struct player players[TINY_WORLD];
+  players_init(players, &stage, plan, group, mode);
+  for (uint32_t r = 0; r < TINY_WORLD; r++) players[r].refits = 1000;
+  play(players, TINY_WORLD);
+  check_players(players, TINY_WORLD, 1000, 9);
+  CHECK(!stage_check(&stage), "%s", stage_check(&stage));
+  /* And a thousand contexts of one refit each, in one group. */
+  for (uint32_t i = 0; i < 1000; i++) {
+    players_init(players, &stage, plan, group, mode);
+    play(players, TINY_WORLD);
+    check_players(players, TINY_WORLD, 1, i);
+  }
+  reshard_host_group_free(group);
+  reshard_close(plan);
+  stage_close(&stage);
+  free(bytes);
+}
+
+int main(int argc, char **argv) {
+  uint64_t plans = argc > 1 ? strtoull(argv[1], NULL, 10) : 150, first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+  tiny();
+  for (uint64_t seed = first; seed < first + plans; seed++) one_plan(seed);
+  many(RESHARD_FUSED);
+  many(RESHARD_STAGED);
+  printf("%llu plans\n", (unsigned long long)plans);
+  return 0;
+}
