@@ -13,13 +13,20 @@
 
 struct run_float run_float_of(uint32_t dtype) {
   switch (dtype) {
-  case RSP_F16: return (struct run_float){10, -14, 15};
-  case RSP_BF16: return (struct run_float){7, -126, 127};
-  case RSP_F32: return (struct run_float){23, -126, 127};
-  case RSP_F64: return (struct run_float){52, -1022, 1023};
-  case RSP_F8E4M3: return (struct run_float){3, -6, 7}; // 8 as well, but for the mantissa that is NaN
-  case RSP_F8E5M2: return (struct run_float){2, -14, 15};
-  default: return (struct run_float){0, 0, 0};
+  case RSP_F16:
+    return (struct run_float){10, -14, 15};
+  case RSP_BF16:
+    return (struct run_float){7, -126, 127};
+  case RSP_F32:
+    return (struct run_float){23, -126, 127};
+  case RSP_F64:
+    return (struct run_float){52, -1022, 1023};
+  case RSP_F8E4M3:
+    return (struct run_float){3, -6, 7}; // 8 as well, but for the mantissa that is NaN
+  case RSP_F8E5M2:
+    return (struct run_float){2, -14, 15};
+  default:
+    return (struct run_float){0, 0, 0};
   }
 }
 

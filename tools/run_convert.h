@@ -33,26 +33,42 @@ uint64_t run_send(uint32_t from, uint32_t to, uint32_t op, float constant, uint6
  * bit of f32 before it is rounded. Any NaN stands for any NaN. */
 int run_receive_agrees(uint32_t from, uint32_t to, uint32_t op, float constant, uint64_t bits, uint64_t got);
 
-/* Bits of an element of `bytes` bytes (1, 2, 4 or 8), from and to memory of any alignment, little-endian as the plan. */
+/* Bits of an element of `bytes` bytes (1, 2, 4 or 8), from and to memory of any alignment, little-endian as the plan.
+ */
 static inline uint64_t run_load(const unsigned char *at, unsigned bytes) {
   uint64_t x8;
   uint32_t x4;
   uint16_t x2;
   switch (bytes) {
-  case 1: return *at;
-  case 2: memcpy(&x2, at, 2); return x2;
-  case 4: memcpy(&x4, at, 4); return x4;
-  default: memcpy(&x8, at, 8); return x8;
+  case 1:
+    return *at;
+  case 2:
+    memcpy(&x2, at, 2);
+    return x2;
+  case 4:
+    memcpy(&x4, at, 4);
+    return x4;
+  default:
+    memcpy(&x8, at, 8);
+    return x8;
   }
 }
 static inline void run_store(unsigned char *at, unsigned bytes, uint64_t bits) {
   uint32_t x4 = (uint32_t)bits;
   uint16_t x2 = (uint16_t)bits;
   switch (bytes) {
-  case 1: *at = (unsigned char)bits; break;
-  case 2: memcpy(at, &x2, 2); break;
-  case 4: memcpy(at, &x4, 4); break;
-  default: memcpy(at, &bits, 8); break;
+  case 1:
+    *at = (unsigned char)bits;
+    break;
+  case 2:
+    memcpy(at, &x2, 2);
+    break;
+  case 4:
+    memcpy(at, &x4, 4);
+    break;
+  default:
+    memcpy(at, &bits, 8);
+    break;
   }
 }
 

@@ -64,8 +64,10 @@ static void check_names(const struct rsp_plan *plan, uint32_t side, struct talk 
     const struct rsp_buffer *buffer = &plan->buffers[i];
     if (buffer->side != side || name_fits(plan, buffer->name)) continue;
     char *text = run_name_text(plan->strings, buffer->name);
-    say(talk, CLI_NO, "buffer '%s' cannot be in a safetensors file, whose names are UTF-8 and not \"__metadata__\"; "
-        "rename it in the layout", text ? text : "?");
+    say(talk, CLI_NO,
+        "buffer '%s' cannot be in a safetensors file, whose names are UTF-8 and not \"__metadata__\"; "
+        "rename it in the layout",
+        text ? text : "?");
     free(text);
   }
 }
@@ -124,7 +126,8 @@ static void attach_inputs(struct run_files *files, const struct rsp_plan *plan, 
     const char *name = plan->strings + buffer->name.off;
     const struct st_array *array = st_find(file, name, buffer->name.len);
     if (!array) {
-      say(talk, CLI_NO, "%s: it has no '%.*s' (%s)", path, (int)buffer->name.len, name, rsp_dtype_safetensors(buffer->dtype));
+      say(talk, CLI_NO, "%s: it has no '%.*s' (%s)", path, (int)buffer->name.len, name,
+          rsp_dtype_safetensors(buffer->dtype));
       continue;
     }
     if (!array_fits(plan, slot, array, path, talk)) continue;
@@ -243,7 +246,8 @@ static void create_rank(struct run_files *files, const struct rsp_plan *plan, st
   output->path = path_of(dir, "infer", rank);
   unsigned char *header = NULL;
   size_t header_bytes = 0;
-  if (r.order && r.arrays && output->path && asprintf(&output->temporary, "%s.%ld.part", output->path, (long)getpid()) >= 0) {
+  if (r.order && r.arrays && output->path &&
+      asprintf(&output->temporary, "%s.%ld.part", output->path, (long)getpid()) >= 0) {
     files->output_count++;
     order_slots(plan, r.slots, r.count, r.order);
     for (uint64_t i = 0; i < r.count; i++) r.arrays[i] = output_of(plan, &r.slots[r.order[i]]);

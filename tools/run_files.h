@@ -35,8 +35,8 @@ struct run_files {
   size_t output_count;
 };
 
-/* Both print to stderr what is wrong, all of it, and return an exit status: 0, 1 (a file or array is missing, or has another
- * dtype, shape or size; a name that cannot be in a file) or 2. Call run_files_close in any case. */
+/* Both print to stderr what is wrong, all of it, and return an exit status: 0, 1 (a file or array is missing, or has
+ * another dtype, shape or size; a name that cannot be in a file) or 2. Call run_files_close in any case. */
 
 /* Maps the training side's files and points its slots at them. */
 int run_files_read(struct run_files *files, const struct rsp_plan *plan, struct run_side *side, const char *dir,

@@ -76,7 +76,8 @@ static bool allocate_rank(struct run_side *side, struct run_rank *rank) {
   struct run_slot *slots = side->slots + rank->first;
   for (uint64_t i = 0; i < rank->count; i++) rank->arena_bytes += slot_span(&slots[i]);
   if (!rank->arena_bytes) return true;
-  void *arena = mmap(NULL, rank->arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *arena =
+      mmap(NULL, rank->arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (arena == MAP_FAILED) return false;
   madvise(arena, rank->arena_bytes, MADV_HUGEPAGE); // as the copy beside it is measured on the same pages
   rank->arena = arena;
@@ -143,7 +144,8 @@ uint64_t run_memory_available(void) {
     if (left < bytes) bytes = left;
   }
   struct rlimit limit;
-  if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes) bytes = limit.rlim_cur;
+  if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes)
+    bytes = limit.rlim_cur;
   return bytes;
 }
 

@@ -15,15 +15,15 @@
 extern "C" {
 #endif
 
-#define RUN_GUARD 64        /* bytes on each side of a buffer */
+#define RUN_GUARD 64 /* bytes on each side of a buffer */
 #define RUN_GUARD_BYTE 0xC3
-#define RUN_ALIGN 256       /* of buffers in memory: what GPU allocators give */
+#define RUN_ALIGN 256 /* of buffers in memory: what GPU allocators give */
 
 /* A buffer on a rank. */
 struct run_slot {
   uint32_t gid, side_rank;
   const struct rsp_entry *entry;
-  unsigned char *data; /* NULL until allocated or mapped; an empty buffer may stay NULL */
+  unsigned char *data;      /* NULL until allocated or mapped; an empty buffer may stay NULL */
   unsigned char *file_data; /* where --out wants it, or NULL */
   uint64_t bytes;
   bool guarded; /* RUN_GUARD bytes before and after belong to it */

@@ -10,13 +10,20 @@
 
 static const char *wrong_words(const struct run_mismatch *m) {
   switch (m->wrong) {
-  case RUN_WRONG_ELEMENT: return m->untouched ? "an element was not delivered" : "an element has a wrong value";
-  case RUN_WRONG_PADDING: return "padding is not zero";
-  case RUN_WRONG_GAP: return "a gap was written";
-  case RUN_WRONG_EXCUSED: return "an element that nobody supplies was written";
-  case RUN_WRONG_GUARD: return "bytes outside a buffer were written";
-  case RUN_WRONG_SOURCE: return "a training buffer was written";
-  default: return "nothing is wrong";
+  case RUN_WRONG_ELEMENT:
+    return m->untouched ? "an element was not delivered" : "an element has a wrong value";
+  case RUN_WRONG_PADDING:
+    return "padding is not zero";
+  case RUN_WRONG_GAP:
+    return "a gap was written";
+  case RUN_WRONG_EXCUSED:
+    return "an element that nobody supplies was written";
+  case RUN_WRONG_GUARD:
+    return "bytes outside a buffer were written";
+  case RUN_WRONG_SOURCE:
+    return "a training buffer was written";
+  default:
+    return "nothing is wrong";
   }
 }
 

@@ -243,7 +243,8 @@ static bool check_guards(struct run_pattern *pattern, const struct run_slot *slo
     uint64_t place = i < RUN_GUARD ? i - RUN_GUARD : slot->bytes + i - RUN_GUARD; // wraps to before the buffer
     unsigned char got = slot->data[(int64_t)place];
     if (got == RUN_GUARD_BYTE) continue;
-    struct run_mismatch m = {.wrong = RUN_WRONG_GUARD, .slot = slot, .b = place, .expected = RUN_GUARD_BYTE, .got = got};
+    struct run_mismatch m = {
+        .wrong = RUN_WRONG_GUARD, .slot = slot, .b = place, .expected = RUN_GUARD_BYTE, .got = got};
     return report(pattern, &m);
   }
   return true;

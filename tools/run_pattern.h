@@ -31,7 +31,7 @@ struct run_mismatch {
   enum run_wrong wrong;
   const struct run_slot *slot;
   const struct rsp_piece *piece; /* ELEMENT, EXCUSED, SOURCE */
-  uint64_t b, t;       /* flat indices; GUARD: b is the byte's distance from the buffer's start */
+  uint64_t b, t;                 /* flat indices; GUARD: b is the byte's distance from the buffer's start */
   uint64_t expected, got;
   bool untouched; /* it still holds the poison */
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// run_replay: drives the runtime. In: a plan, its file, buffers. Out: refits, timed from the moment that all rank threads
-// are let go until the last has come back. All rank threads wait at one gate between commands, so a rank that
+// run_replay: drives the runtime. In: a plan, its file, buffers. Out: refits, timed from the moment that all rank
+// threads are let go until the last has come back. All rank threads wait at one gate between commands, so a rank that
 // failed still comes to the next one and nothing hangs here; the runtime has its own timeout.
 
 #include "tools/run_replay.h"
@@ -58,9 +58,8 @@ static enum reshard_status bind_side(struct rank_thread *self, uint32_t which, u
   for (uint64_t i = 0; i < rank->count; i++) {
     const struct run_slot *slot = &side->slots[rank->first + i];
     struct rsp_str name = spec->buffers[slot->gid].name;
-    enum reshard_status status =
-        reshard_bind_n(self->context, which == RSP_TRAIN ? RESHARD_TRAIN : RESHARD_INFER, spec->strings + name.off,
-                       name.len, slot->data, slot->bytes);
+    enum reshard_status status = reshard_bind_n(self->context, which == RSP_TRAIN ? RESHARD_TRAIN : RESHARD_INFER,
+                                                spec->strings + name.off, name.len, slot->data, slot->bytes);
     if (status != RESHARD_OK) return status;
   }
   return RESHARD_OK;
@@ -113,10 +112,17 @@ static void rank_memcpy(struct rank_thread *self) {
 
 static void obey(struct rank_thread *self, enum command command) {
   switch (command) {
-  case COMMAND_OPEN: rank_open(self); break;
-  case COMMAND_REFIT: rank_refit(self); break;
-  case COMMAND_MEMCPY: rank_memcpy(self); break;
-  case COMMAND_STOP: break;
+  case COMMAND_OPEN:
+    rank_open(self);
+    break;
+  case COMMAND_REFIT:
+    rank_refit(self);
+    break;
+  case COMMAND_MEMCPY:
+    rank_memcpy(self);
+    break;
+  case COMMAND_STOP:
+    break;
   }
 }
 
@@ -195,8 +201,10 @@ static bool start_threads(struct run_replay *replay, struct reshard_fault *fault
     int error = pthread_create(&thread->id, NULL, rank_main, thread);
     if (error) {
       fault->status = RESHARD_NO_MEMORY;
-      snprintf(fault->what, sizeof fault->what, "cannot start a thread for rank %u of %u: %s; raise the limit on threads "
-               "(ulimit -u)", (unsigned)i, (unsigned)replay->world, strerror(error));
+      snprintf(fault->what, sizeof fault->what,
+               "cannot start a thread for rank %u of %u: %s; raise the limit on threads "
+               "(ulimit -u)",
+               (unsigned)i, (unsigned)replay->world, strerror(error));
       return false;
     }
     replay->started++;
@@ -211,7 +219,8 @@ static enum reshard_status open_plan(struct run_replay *replay, const char *path
   else
     status = reshard_open(path, &replay->plan, fault);
   if (status == RESHARD_OK) status = reshard_host_group_new(replay->world, &replay->group);
-  if (status != RESHARD_OK && !fault->what[0]) snprintf(fault->what, sizeof fault->what, "%s", reshard_status_text(status));
+  if (status != RESHARD_OK && !fault->what[0])
+    snprintf(fault->what, sizeof fault->what, "%s", reshard_status_text(status));
   if (status != RESHARD_OK) fault->status = status;
   return status;
 }

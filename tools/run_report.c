@@ -89,8 +89,8 @@ static void print_speed(const struct run_report *r, FILE *out) {
   snprintf(note, sizeof note, "%.2f GB/s, median of %" PRIu32, f.refit_rate, r->refit_count);
   row(out, "replay", seconds_text(f.refit, figure), note);
   if (!r->memcpys || !f.memcpy) return;
-  snprintf(note, sizeof note, "%.2f GB/s, the same bytes on the same %" PRIu32 " threads and %u processors", f.memcpy_rate,
-           r->plan->header->world, r->processors);
+  snprintf(note, sizeof note, "%.2f GB/s, the same bytes on the same %" PRIu32 " threads and %u processors",
+           f.memcpy_rate, r->plan->header->world, r->processors);
   row(out, "memcpy", seconds_text(f.memcpy, figure), note);
   snprintf(figure, sizeof figure, "%.2f", f.refit_rate / f.memcpy_rate);
   row(out, "ratio", figure, "replay to memcpy");
@@ -115,8 +115,10 @@ void run_report_table(const struct run_report *r, FILE *out) {
   const struct rsp_summary *s = r->plan->summary;
   char figure[32], note[128], id[33];
   rsp_id_text(h->plan_id, id);
-  fprintf(out, "plan %s\n%" PRIu32 " training and %" PRIu32 " inference ranks in %" PRIu32
-          " threads of one process; host backend, %s\n\n", id, h->train_world, h->infer_world, h->world, r->mode);
+  fprintf(out,
+          "plan %s\n%" PRIu32 " training and %" PRIu32 " inference ranks in %" PRIu32
+          " threads of one process; host backend, %s\n\n",
+          id, h->train_world, h->infer_world, h->world, r->mode);
   snprintf(note, sizeof note, "%" PRIu64 " buffers on training ranks, %" PRIu64 " on inference ranks",
            r->memory->side[RSP_TRAIN].slot_count, r->memory->side[RSP_INFER].slot_count);
   row(out, "tensors", grouped(s->tensors, figure), note);
@@ -203,11 +205,12 @@ bool run_report_json(const struct run_report *r, FILE *out) {
   struct figures f = figures_of(r);
   char id[33];
   rsp_id_text(h->plan_id, id);
-  json_t *ratio = r->memcpy_count && f.memcpy_rate > 0 && f.refit > 0 ? json_real(f.refit_rate / f.memcpy_rate) : json_null();
-  json_t *o = json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "plan_id", id, "ok", (int)r->right, "backend", "host",
-                        "mode", r->mode, "world", (json_int_t)h->world, "train_ranks", (json_int_t)h->train_world,
-                        "infer_ranks", (json_int_t)h->infer_world, "rounds", (json_int_t)h->rounds, "tensors",
-                        (json_int_t)r->plan->summary->tensors);
+  json_t *ratio =
+      r->memcpy_count && f.memcpy_rate > 0 && f.refit > 0 ? json_real(f.refit_rate / f.memcpy_rate) : json_null();
+  json_t *o = json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "plan_id", id, "ok", (int)r->right, "backend",
+                        "host", "mode", r->mode, "world", (json_int_t)h->world, "train_ranks",
+                        (json_int_t)h->train_world, "infer_ranks", (json_int_t)h->infer_world, "rounds",
+                        (json_int_t)h->rounds, "tensors", (json_int_t)r->plan->summary->tensors);
   if (!o) return false;
   json_object_set_new(o, "bytes", bytes_json(r));
   json_object_set_new(o, "threads", json_integer((json_int_t)h->world));

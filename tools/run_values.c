@@ -64,17 +64,16 @@ static uint64_t hash64(const struct hasher *h, uint64_t t, unsigned lane) {
 
 // ---- any bits ------------------------------------------------------------------------------------------------------
 
-#define FILL(name, type, expression)                                                            \
-  static void name(type *out, uint32_t t, uint32_t step, size_t count, struct keys k, struct keys k2) { \
-    (void)k2;                                                                                   \
-    for (size_t i = 0; i < count; i++) out[i] = (type)(expression);                             \
+#define FILL(name, type, expression)                                                                                   \
+  static void name(type *out, uint32_t t, uint32_t step, size_t count, struct keys k, struct keys k2) {                \
+    (void)k2;                                                                                                          \
+    for (size_t i = 0; i < count; i++) out[i] = (type)(expression);                                                    \
   }
 FILL(fill_bool, uint8_t, mix32(t + (uint32_t)i * step, k) >> 31)
 FILL(fill_8, uint8_t, mix32(t + (uint32_t)i * step, k) >> 24)
 FILL(fill_16, uint16_t, mix32(t + (uint32_t)i * step, k) >> 16)
 FILL(fill_32, uint32_t, mix32(t + (uint32_t)i * step, k))
-FILL(fill_64, uint64_t,
-     (uint64_t)mix32(t + (uint32_t)i * step, k) << 32 | mix32(t + (uint32_t)i * step, k2))
+FILL(fill_64, uint64_t, (uint64_t)mix32(t + (uint32_t)i * step, k) << 32 | mix32(t + (uint32_t)i * step, k2))
 
 // Elements whose indices share their upper 32 bits.
 static void fill_block(const struct run_tensor *tensor, uint64_t key, uint64_t t, uint64_t step, size_t count,
@@ -87,10 +86,18 @@ static void fill_block(const struct run_tensor *tensor, uint64_t key, uint64_t t
     return;
   }
   switch (rsp_dtype_bytes(tensor->dtype)) {
-  case 1: fill_8(to, low, low_step, count, k, k2); break;
-  case 2: fill_16(to, low, low_step, count, k, k2); break;
-  case 4: fill_32(to, low, low_step, count, k, k2); break;
-  default: fill_64(to, low, low_step, count, k, k2); break;
+  case 1:
+    fill_8(to, low, low_step, count, k, k2);
+    break;
+  case 2:
+    fill_16(to, low, low_step, count, k, k2);
+    break;
+  case 4:
+    fill_32(to, low, low_step, count, k, k2);
+    break;
+  default:
+    fill_64(to, low, low_step, count, k, k2);
+    break;
   }
 }
 
@@ -138,8 +145,8 @@ static bool stands_for(const struct run_tensor *tensor, const struct run_form *f
   return run_send(form->dtype, tensor->dtype, form->op, form->constant, b) == v;
 }
 
-// The tensor's element, and the number that it was drawn as, in the first form if that adds. With several forms, of which one adds, not every
-// number can be had in all of them: some are tried.
+// The tensor's element, and the number that it was drawn as, in the first form if that adds. With several forms, of
+// which one adds, not every number can be had in all of them: some are tried.
 static uint64_t finite(struct hasher *hasher, uint64_t t, uint64_t noise, uint64_t *first) {
   const struct run_tensor *tensor = hasher->tensor;
   const struct run_form *forms = tensor->forms;

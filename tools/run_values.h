@@ -28,8 +28,8 @@ struct run_form {
 
 struct run_tensor {
   uint32_t index, dtype;
-  bool converted; /* by some buffer */
-  int mant, emin, emax; /* of the finite floats of a converted tensor */
+  bool converted;         /* by some buffer */
+  int mant, emin, emax;   /* of the finite floats of a converted tensor */
   struct run_form *forms; /* of a converted tensor: distinct; the first says how values are drawn */
   size_t form_count;
   uint32_t replays; /* after how many replays a mix-up of two elements went unseen with probability 2^-32 at most */

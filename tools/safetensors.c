@@ -50,8 +50,10 @@ static enum st_status read_array(const char *name, json_t *entry, uint64_t **sha
       !read_unsigned(json_array_get(offsets, 1), &array->end) || array->begin > array->end)
     return refuse(reason, "the data_offsets of '%s' are not a range of bytes", name);
   if (array->end > data_bytes)
-    return refuse(reason, "'%s' ends at byte %" PRIu64 " of the data, of which the file has %" PRIu64
-                  ": it is cut short or damaged", name, array->end, data_bytes);
+    return refuse(reason,
+                  "'%s' ends at byte %" PRIu64 " of the data, of which the file has %" PRIu64
+                  ": it is cut short or damaged",
+                  name, array->end, data_bytes);
   return ST_OK;
 }
 
@@ -82,7 +84,8 @@ static enum st_status check_places(struct st_file *file, char **reason) {
   for (size_t i = 0; i < file->count; i++) {
     const struct st_array *a = &file->arrays[i];
     if (a->begin == a->end) continue;
-    if (a->begin < at) return refuse(reason, "'%s' and '%s' overlap at byte %" PRIu64 " of the data", before, a->name, a->begin);
+    if (a->begin < at)
+      return refuse(reason, "'%s' and '%s' overlap at byte %" PRIu64 " of the data", before, a->name, a->begin);
     if (a->begin > at)
       return refuse(reason, "bytes %" PRIu64 " to %" PRIu64 " of the data belong to no array", at, a->begin);
     at = a->end;

@@ -42,8 +42,8 @@ struct st_file {
   size_t mapped_bytes;
 };
 
-/* Maps `path` for reading. On failure *reason is a malloc'd sentence without the path, or NULL if memory is out. Otherwise
- * to be closed. */
+/* Maps `path` for reading. On failure *reason is a malloc'd sentence without the path, or NULL if memory is out.
+ * Otherwise to be closed. */
 enum st_status st_open(const char *path, struct st_file *file, char **reason);
 /* The same over caller-owned bytes, which must outlive it. */
 enum st_status st_open_memory(const void *bytes, size_t size, struct st_file *file, char **reason);
@@ -62,9 +62,9 @@ struct st_output {
   uint64_t begin;
 };
 
-/* The length and the header of a file of these arrays: *bytes is malloc'd, a multiple of 64 long, so that data that follows
- * is aligned in a mapping. Arrays lie in the order given, end to end. False: out of memory, or the header would be
- * larger than ST_HEADER_MAX. */
+/* The length and the header of a file of these arrays: *bytes is malloc'd, a multiple of 64 long, so that data that
+ * follows is aligned in a mapping. Arrays lie in the order given, end to end. False: out of memory, or the header would
+ * be larger than ST_HEADER_MAX. */
 bool st_header(struct st_output *outputs, size_t count, unsigned char **bytes, size_t *size);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// reshard run: replays a plan on this machine. In: a plan, and training buffers made up or read from files. Out: a verdict
-// on every byte, or files; a table or JSON. Exit: 0 all is right, 1 something is not, 2 trouble.
+// reshard run: replays a plan on this machine. In: a plan, and training buffers made up or read from files. Out: a
+// verdict on every byte, or files; a table or JSON. Exit: 0 all is right, 1 something is not, 2 trouble.
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -33,7 +33,8 @@ static const char help[] =
     "  --timeout SECONDS  give up on a rank that does not answer (default 30)\n"
     "  --json             one JSON object instead of the table (tools/RUN.md)\n"
     "  --help\n\n"
-    "Exit status: 0 every byte is right, or the files are written; 1 something is wrong, missing or does not fit; 2 trouble.\n";
+    "Exit status: 0 every byte is right, or the files are written; 1 something is wrong, missing or does not fit; 2 "
+    "trouble.\n";
 
 struct run_args {
   const char *program, *plan, *in, *out;
@@ -88,9 +89,15 @@ static int take_option(struct run_args *args, int option, const char *value) {
   case OPT_MODE:
     if (parse_mode(value, &args->replay.mode)) return 0;
     return cli_usage(args->program, "--mode is fused or staged, not '%s'", value);
-  case OPT_IN: args->in = value; break;
-  case OPT_OUT: args->out = value; break;
-  case OPT_JSON: args->json = true; break;
+  case OPT_IN:
+    args->in = value;
+    break;
+  case OPT_OUT:
+    args->out = value;
+    break;
+  case OPT_JSON:
+    args->json = true;
+    break;
   case OPT_REPEAT:
     status = parse_number(args, "--repeat", value, 1, REPEAT_MAX, &number);
     args->repeat = (uint32_t)number;
@@ -107,20 +114,25 @@ static int take_option(struct run_args *args, int option, const char *value) {
     status = parse_number(args, "--timeout", value, 1, 86400, &number);
     args->replay.timeout_seconds = (double)number;
     break;
-  default: return cli_usage(args->program, "that option is not known, or lacks its value");
+  default:
+    return cli_usage(args->program, "that option is not known, or lacks its value");
   }
   return status;
 }
 
 // 0 to go on, -1 for --help, else an exit status.
 static int parse_args(struct run_args *args, int argc, char **argv) {
-  static const struct option options[] = {
-      {"backend", required_argument, NULL, OPT_BACKEND}, {"mode", required_argument, NULL, OPT_MODE},
-      {"in", required_argument, NULL, OPT_IN},           {"out", required_argument, NULL, OPT_OUT},
-      {"repeat", required_argument, NULL, OPT_REPEAT},   {"seed", required_argument, NULL, OPT_SEED},
-      {"delay-seed", required_argument, NULL, OPT_DELAY}, {"timeout", required_argument, NULL, OPT_TIMEOUT},
-      {"json", no_argument, NULL, OPT_JSON},             {"help", no_argument, NULL, 'h'},
-      {NULL, 0, NULL, 0}};
+  static const struct option options[] = {{"backend", required_argument, NULL, OPT_BACKEND},
+                                          {"mode", required_argument, NULL, OPT_MODE},
+                                          {"in", required_argument, NULL, OPT_IN},
+                                          {"out", required_argument, NULL, OPT_OUT},
+                                          {"repeat", required_argument, NULL, OPT_REPEAT},
+                                          {"seed", required_argument, NULL, OPT_SEED},
+                                          {"delay-seed", required_argument, NULL, OPT_DELAY},
+                                          {"timeout", required_argument, NULL, OPT_TIMEOUT},
+                                          {"json", no_argument, NULL, OPT_JSON},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
   *args = (struct run_args){.program = argv[0], .replay = {.mode = RUN_FUSED, .timeout_seconds = 30}};
   optind = 1;
   for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
@@ -165,11 +177,11 @@ static int check_memory(struct run *run) {
   char needs[32], has[32];
   run->memory_bytes = count_memory(run);
   if (run->memory_bytes <= available - available / 32) return CLI_YES;
-  return cli_trouble(run->args.program, "this takes %s of memory, of which %s %s: %s",
-                     cli_bytes((double)run->memory_bytes, needs), cli_bytes((double)available, has),
-                     available == UINT64_MAX ? "is known" : "is free",
-                     run->args.in && run->args.out ? "run it on a larger machine"
-                                                   : "run it on a larger machine, or on files with --in and --out, which are mapped");
+  return cli_trouble(
+      run->args.program, "this takes %s of memory, of which %s %s: %s", cli_bytes((double)run->memory_bytes, needs),
+      cli_bytes((double)available, has), available == UINT64_MAX ? "is known" : "is free",
+      run->args.in && run->args.out ? "run it on a larger machine"
+                                    : "run it on a larger machine, or on files with --in and --out, which are mapped");
 }
 
 static int set_up(struct run *run) {
@@ -186,7 +198,8 @@ static int set_up(struct run *run) {
   if (!status && run->args.out)
     status = run_files_create(&run->files, &run->plan, infer, run->args.out, run->args.in != NULL, program);
   if (status) return status;
-  if ((!run->args.in && !run_memory_allocate(train)) || (!(run->args.in && run->args.out) && !run_memory_allocate(infer)))
+  if ((!run->args.in && !run_memory_allocate(train)) ||
+      (!(run->args.in && run->args.out) && !run_memory_allocate(infer)))
     return cli_trouble(program, "out of memory");
   return CLI_YES;
 }
@@ -197,8 +210,10 @@ static int runtime_failed(const struct run *run, const struct reshard_fault *fau
   if (fault->file[0] && fault->line) fprintf(stderr, "  described at %s:%" PRIu32 "\n", fault->file, fault->line);
   switch (fault->status) {
   case RESHARD_NO_MEMORY:
-  case RESHARD_CANNOT_READ: return CLI_TROUBLE;
-  default: return CLI_NO;
+  case RESHARD_CANNOT_READ:
+    return CLI_TROUBLE;
+  default:
+    return CLI_NO;
   }
 }
 

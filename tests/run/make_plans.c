@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes plans into a directory: good.plan, and plans that are sealed and sound in structure but deliver wrong elements.
-// Each breaks one thing on one rank; `reshard run` must refuse them all.
+// Writes plans into a directory: good.plan, and plans that are sealed and sound in structure but deliver wrong
+// elements. Each breaks one thing on one rank; `reshard run` must refuse them all.
 #include <string.h>
 
 #include "plans/plan.h"

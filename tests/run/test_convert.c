@@ -30,8 +30,10 @@ static void midpoints(uint32_t dtype) {
     double middle = isinf(b) ? a + (a - run_decode(dtype, bits - 1)) / 2 : a + (b - a) / 2;
     uint64_t even = bits % 2 ? bits + 1 : bits;
     CHECK(run_encode(dtype, middle) == even, "%s after 0x%04" PRIx64, rsp_dtype_word(dtype), bits);
-    CHECK(run_encode(dtype, nextafter(middle, 0)) == bits, "%s below the middle, 0x%04" PRIx64, rsp_dtype_word(dtype), bits);
-    CHECK(run_encode(dtype, nextafter(middle, INFINITY)) == bits + 1, "%s above it, 0x%04" PRIx64, rsp_dtype_word(dtype), bits);
+    CHECK(run_encode(dtype, nextafter(middle, 0)) == bits, "%s below the middle, 0x%04" PRIx64, rsp_dtype_word(dtype),
+          bits);
+    CHECK(run_encode(dtype, nextafter(middle, INFINITY)) == bits + 1, "%s above it, 0x%04" PRIx64,
+          rsp_dtype_word(dtype), bits);
     CHECK(run_encode(dtype, -middle) == (even | 0x8000), "%s negative, 0x%04" PRIx64, rsp_dtype_word(dtype), bits);
   }
 }

@@ -53,7 +53,8 @@ static void deliver_all(struct run_pattern *pattern) {
 // Bytes that belong to the buffer or its guards.
 static bool guarded_byte(const struct run_side *side, const unsigned char *at) {
   for (uint64_t i = 0; i < side->slot_count; i++)
-    if (at >= side->slots[i].data - RUN_GUARD && at < side->slots[i].data + side->slots[i].bytes + RUN_GUARD) return true;
+    if (at >= side->slots[i].data - RUN_GUARD && at < side->slots[i].data + side->slots[i].bytes + RUN_GUARD)
+      return true;
   return false;
 }
 

@@ -90,9 +90,10 @@ static void headers(void) {
 static void written(void) {
   const uint64_t shape[] = {2, 3};
   static const char name[] = "w \"q\"\n\xc3\xa9";
-  struct st_output outputs[] = {{.name = name, .len = sizeof name - 1, .dtype = "F32", .shape = shape, .ndim = 2, .bytes = 24},
-                                {.name = "empty", .len = 5, .dtype = "BF16", .shape = &(uint64_t){0}, .ndim = 1},
-                                {.name = "s", .len = 1, .dtype = "U8", .ndim = 0, .bytes = 1}};
+  struct st_output outputs[] = {
+      {.name = name, .len = sizeof name - 1, .dtype = "F32", .shape = shape, .ndim = 2, .bytes = 24},
+      {.name = "empty", .len = 5, .dtype = "BF16", .shape = &(uint64_t){0}, .ndim = 1},
+      {.name = "s", .len = 1, .dtype = "U8", .ndim = 0, .bytes = 1}};
   unsigned char *bytes;
   size_t size;
   char *reason;
@@ -107,7 +108,8 @@ static void written(void) {
   CHECK(w && w->ndim == 2 && w->shape[0] == 2 && w->shape[1] == 3 && !strcmp(w->dtype, "F32"), "w");
   CHECK(w->end - w->begin == 24 && st.data[w->begin] == 0, "w's bytes");
   CHECK(s && s->ndim == 0 && st.data[s->begin] == 24, "s");
-  CHECK(st_find(&st, "empty", 5) && !st_find(&st, "empt", 4) && !st_find(&st, "empty2", 6) && !st_find(&st, "", 0), "find");
+  CHECK(st_find(&st, "empty", 5) && !st_find(&st, "empt", 4) && !st_find(&st, "empty2", 6) && !st_find(&st, "", 0),
+        "find");
   st_close(&st);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// reshard-bench: replay on plain memory beside memcpy of the same bytes on the same threads, in one run. In: sizes. Out: a
-// table, or JSON. Not a timed test: the ratios depend on the machine.
+// reshard-bench: replay on plain memory beside memcpy of the same bytes on the same threads, in one run. In: sizes.
+// Out: a table, or JSON. Not a timed test: the ratios depend on the machine.
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -74,24 +74,24 @@ static void make_cases(struct cases *cases, const struct args *args) {
 
 static void print_head(const struct args *args) {
   printf("%u processors, medians of %" PRIu32 ", GB/s of payload\n\n", run_processors(), args->repeat);
-  printf("%-30s %7s %9s | %7s %7s %6s %7s | %7s %6s\n", "", "threads", "bytes", "fused", "memcpy", "ratio", "target", "staged",
-         "ratio");
+  printf("%-30s %7s %9s | %7s %7s %6s %7s | %7s %6s\n", "", "threads", "bytes", "fused", "memcpy", "ratio", "target",
+         "staged", "ratio");
 }
 
 static void print_row(const struct bench_case *c, const struct bench_result *r) {
   char bytes[32];
   double ratio = r->fused / r->fused_memcpy;
   printf("%-30s %7" PRIu32 " %9s | %7.2f %7.2f %6.2f %4.2f %s | %7.2f %6.2f\n", c->name, r->world,
-         cli_bytes((double)r->bytes, bytes), r->fused, r->fused_memcpy, ratio, c->target, ratio >= c->target ? "ok" : "--",
-         r->staged, r->staged / r->staged_memcpy);
+         cli_bytes((double)r->bytes, bytes), r->fused, r->fused_memcpy, ratio, c->target,
+         ratio >= c->target ? "ok" : "--", r->staged, r->staged / r->staged_memcpy);
   fflush(stdout);
 }
 
 static json_t *row_json(const struct bench_case *c, const struct bench_result *r) {
-  return json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "name", c->name, "threads", (json_int_t)r->world,
-                   "bytes", (json_int_t)r->bytes, "target", c->target, "fused", r->fused, "fused_memcpy", r->fused_memcpy,
-                   "fused_ratio", r->fused / r->fused_memcpy, "staged", r->staged, "staged_memcpy", r->staged_memcpy,
-                   "staged_ratio", r->staged / r->staged_memcpy);
+  return json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "name", c->name, "threads",
+                   (json_int_t)r->world, "bytes", (json_int_t)r->bytes, "target", c->target, "fused", r->fused,
+                   "fused_memcpy", r->fused_memcpy, "fused_ratio", r->fused / r->fused_memcpy, "staged", r->staged,
+                   "staged_memcpy", r->staged_memcpy, "staged_ratio", r->staged / r->staged_memcpy);
 }
 
 static int run_all(const struct args *args) {
@@ -113,7 +113,8 @@ static int run_all(const struct args *args) {
       print_row(c, &result);
   }
   if (args->json) {
-    json_t *all = json_pack("{s:i, s:I, s:o}", "processors", (int)run_processors(), "repeat", (json_int_t)args->repeat, "rows", rows);
+    json_t *all = json_pack("{s:i, s:I, s:o}", "processors", (int)run_processors(), "repeat", (json_int_t)args->repeat,
+                            "rows", rows);
     json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     putchar('\n');
     json_decref(all);
@@ -125,26 +126,38 @@ static int run_all(const struct args *args) {
 }
 
 int main(int argc, char **argv) {
-  static const struct option options[] = {
-      {"library", required_argument, NULL, 'l'}, {"only", required_argument, NULL, 'o'}, {"repeat", required_argument, NULL, 'r'},
-      {"size", required_argument, NULL, 's'},    {"json", no_argument, NULL, 'j'},       {"help", no_argument, NULL, 'h'},
-      {NULL, 0, NULL, 0}};
+  static const struct option options[] = {{"library", required_argument, NULL, 'l'},
+                                          {"only", required_argument, NULL, 'o'},
+                                          {"repeat", required_argument, NULL, 'r'},
+                                          {"size", required_argument, NULL, 's'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
   struct args args = {.library = RESHARD_LIBRARY, .repeat = 9, .size = UINT64_C(1000000000)};
   int64_t number;
   for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
     switch (option) {
-    case 'h': return cli_help(help);
-    case 'l': args.library = optarg; break;
-    case 'o': args.only = optarg; break;
-    case 'j': args.json = true; break;
+    case 'h':
+      return cli_help(help);
+    case 'l':
+      args.library = optarg;
+      break;
+    case 'o':
+      args.only = optarg;
+      break;
+    case 'j':
+      args.json = true;
+      break;
     case 'r':
-      if (!cli_parse_number(optarg, 1, 10000, &number)) return cli_usage(PROGRAM, "--repeat takes a number from 1 to 10000");
+      if (!cli_parse_number(optarg, 1, 10000, &number))
+        return cli_usage(PROGRAM, "--repeat takes a number from 1 to 10000");
       args.repeat = (uint32_t)number;
       break;
     case 's':
       if (!cli_parse_size(optarg, &args.size)) return cli_usage(PROGRAM, "--size takes bytes, such as 256MiB");
       break;
-    default: return cli_usage(PROGRAM, "that option is not known, or lacks its value");
+    default:
+      return cli_usage(PROGRAM, "that option is not known, or lacks its value");
     }
   }
   if (optind != argc) return cli_usage(PROGRAM, "'%s' is not an option", argv[optind]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// case: from two layouts to GB/s. In: layouts. Out: medians over replays and plain copies that take turns in one process, on
-// the same buffers and the same threads.
+// case: from two layouts to GB/s. In: layouts. Out: medians over replays and plain copies that take turns in one
+// process, on the same buffers and the same threads.
 
 #include "tools/bench/case.h"
 

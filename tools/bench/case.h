@@ -20,8 +20,8 @@ struct bench_case {
 };
 
 struct bench_result {
-  uint64_t bytes;      /* delivered by a replay */
-  uint32_t world;      /* rank threads */
+  uint64_t bytes;       /* delivered by a replay */
+  uint32_t world;       /* rank threads */
   double fused, staged; /* GB/s, medians */
   double fused_memcpy, staged_memcpy;
 };
