@@ -136,7 +136,7 @@ static bool compile(struct compile *c) {
   if (dumps(c, "routes")) rsc_routes_print(routes, o->dump_file);
   if (!passed(c, "route", true)) return c->stopped;
 
-  struct rsc_limits limits = {(int64_t)o->staging, (int64_t)o->chunk, o->max_ops, o->max_peers};
+  struct rsc_plan_limits limits = {(int64_t)o->staging, (int64_t)o->chunk, o->max_ops, o->max_peers};
   const struct rsc_rounds *rounds = rsc_schedule(c->arena, c->diag, routes, flows, &cluster, &limits);
   if (rounds && dumps(c, "rounds")) rsc_rounds_print(routes, rounds, o->dump_file);
   if (!passed(c, "schedule", rounds)) return c->stopped;

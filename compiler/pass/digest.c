@@ -132,7 +132,7 @@ void rsc_cluster_digest(const struct rsc_cluster *c, uint8_t digest[16]) {
   XXH128_canonicalFromHash((XXH128_canonical_t *)digest, finish(state));
 }
 
-void rsc_options_digest(const struct rsc_limits *limits, uint8_t digest[16]) {
+void rsc_options_digest(const struct rsc_plan_limits *limits, uint8_t digest[16]) {
   XXH3_state_t *state = start();
   put_int(state, limits->staging);
   put_int(state, limits->chunk);

@@ -19,7 +19,7 @@ struct rsc_decided {
   const struct rsc_routes *routes;
   const struct rsc_rounds *rounds;
   const struct rsc_sources *sources;
-  const struct rsc_limits *limits;
+  const struct rsc_plan_limits *limits;
   int64_t network_minimum;
   uint64_t seed_bug;
 };
@@ -33,7 +33,7 @@ void rsc_emit(const struct rsc_decided *d, const struct rsp_slice_tables *slices
 /* What a side means, whatever its spelling: digest of its world, and of each buffer's name, dtype, ranks and pieces. */
 void rsc_side_digest(const struct rsc_pairs *pairs, enum rsc_side side, uint8_t digest[16]);
 void rsc_cluster_digest(const struct rsc_cluster *cluster, uint8_t digest[16]);
-void rsc_options_digest(const struct rsc_limits *limits, uint8_t digest[16]);
+void rsc_options_digest(const struct rsc_plan_limits *limits, uint8_t digest[16]);
 
 /* The name of a layout file as plans keep it: as written, but only the last component of an absolute path. */
 const char *rsc_plan_file_name(const struct rsc_sources *sources, int file);

@@ -24,7 +24,7 @@ struct scheduler {
   const struct rsc_routes *routes;
   const struct rsc_flows *flows;
   const struct rsc_cluster *cluster;
-  const struct rsc_limits *limits;
+  const struct rsc_plan_limits *limits;
   int64_t min_quantum, align;
   int64_t turns;  /* step of every stream between two processes; 1 or even */
   int64_t rounds; /* a multiple of turns */
@@ -234,7 +234,7 @@ static void place_streams(struct scheduler *s, struct rsc_arena *arena, struct r
 
 const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_routes *routes,
                                       const struct rsc_flows *flows, const struct rsc_cluster *cluster,
-                                      const struct rsc_limits *limits) {
+                                      const struct rsc_plan_limits *limits) {
   struct scheduler s = {.scratch = rsc_arena_new(), .routes = routes, .flows = flows, .cluster = cluster, .limits = limits};
   struct rsc_rounds *out = RSC_NEW(arena, struct rsc_rounds);
   int64_t chunk = limits->chunk ? limits->chunk : CHUNK_DEFAULT;

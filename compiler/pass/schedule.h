@@ -12,7 +12,7 @@
 #include "compiler/base/diag.h"
 #include "compiler/ir/rounds.h"
 
-struct rsc_limits {
+struct rsc_plan_limits {
   int64_t staging;   /* bytes per rank */
   int64_t chunk;     /* bytes a rank sends or receives per round; 0: chosen */
   int64_t max_ops;   /* sends and receives per rank and round */
@@ -22,7 +22,7 @@ struct rsc_limits {
 /* Reports and returns NULL if the limits cannot be kept. */
 const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_routes *routes,
                                       const struct rsc_flows *flows, const struct rsc_cluster *cluster,
-                                      const struct rsc_limits *limits);
+                                      const struct rsc_plan_limits *limits);
 
 void rsc_rounds_print(const struct rsc_routes *routes, const struct rsc_rounds *rounds, FILE *out);
 
