@@ -2,7 +2,8 @@
 """Two sides -> verdict, contents of the training files, and what every inference byte may be."""
 import numpy as np
 from convert import apply, bits_type, same
-from oracle import ELEM, SHIFT, Side, glob_match
+from constants import ELEM, SHIFT, glob_match
+from oracle import Side
 from syntax import DTYPES, Refuse
 
 OP_BITS = (-4.0, 4.0)
@@ -194,6 +195,7 @@ def load_pair(train, infer, defines=(), incdirs=(), models=()):
     for which, path in (('train', train), ('infer', infer)):
         mine = {}
         for name, text in defines:
+            text = text.encode('utf-8').decode('latin-1')
             if name.split('.')[0] in ('train', 'infer') and '.' in name:
                 if name.startswith(which + '.'):
                     mine[name[6:]] = text

@@ -22,7 +22,7 @@ class Sugar:
             ok = self.sg.try_pre(f'param {name} = {text};')
         else:
             self.sg.defines[name] = self.literal(value)
-            self.sg.side.defines[name] = self.literal(value)
+            self.sg.side.defines[name] = self.literal(value).encode('utf-8').decode('latin-1')
             other = '"other"' if isinstance(value, str) else str(self.rng.randint(0, 9))
             ok = self.sg.try_pre(f'param {name} = {other};')
         assert ok, text

@@ -24,6 +24,16 @@ class Refuse(Exception):
         self.kind = kind
 
 
+class TooBig(Exception):
+    """The oracle counts elements one by one; this layout has too many."""
+
+
+def bounded(n, limit=2_000_000):
+    if n > limit:
+        raise TooBig(str(n))
+    return n
+
+
 def is_id0(c):
     return c.isascii() and (c.isalpha() or c == '_')
 
