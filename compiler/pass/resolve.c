@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * In: the name of a side's top file. Out: its layout: tensors, meshes, buffers and skips with all names, constants and
+ * loops gone, or every error of the first stage that has any: reading and parsing, then executing.
+ */
+#include "compiler/pass/resolve.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "compiler/pass/resolve_impl.h"
+
+static const struct rsc_limits generous = {
+    .steps = UINT64_C(1) << 31, .items = 1 << 24, .leaves = 1 << 24, .ranks = 1 << 24, .scratch = INT64_C(1) << 30};
+
+static void begin(struct rsc_resolver *r) {
+  struct rsc_arena *arena = r->arena;
+  r->said = rsc_keys_new(arena);
+  r->site_keys = rsc_keys_new(arena);
+  r->overlap_keys = rsc_keys_new(arena);
+  r->glob_keys = rsc_keys_new(arena);
+  r->buffer_keys = rsc_keys_new(arena);
+  r->tensor_names = rsc_interner_new(arena);
+  r->buffer_names = rsc_interner_new(arena);
+  r->grammar = (struct rsc_grammar){arena, r->sources, r->diag, rsc_interner_new(arena), 1}; /* statement 0: none */
+  r->site = -1;
+  RSC_ENSURE(arena, &r->defines_used, r->options->define_count + 1);
+  rsc_bind_builtins(r);
+}
+
+/* The highest rank named plus 1, or what `world` says if that is not less. */
+static void settle_world(struct rsc_resolver *r) {
+  int64_t top = -1;
+  const struct rsc_mesh *widest = NULL;
+  for (size_t m = 0; m < r->meshes.len; m++) {
+    const struct rsc_mesh *mesh = &r->meshes.at[m];
+    for (int64_t i = 0; i < mesh->rank_count; i++) {
+      if (mesh->ranks[i] <= top) continue;
+      top = mesh->ranks[i];
+      widest = mesh;
+    }
+  }
+  if (!r->world) r->world = top + 1;
+  if (r->world > top) return;
+  rsc_error(r->diag, RSC_WORLD, r->world_span, "a world of %" PRId64 " rank%s, but mesh '%s' names rank %" PRId64,
+            r->world, r->world == 1 ? "" : "s", widest->name, top);
+  rsc_note(r->diag, widest->span, "mesh '%s' is defined here", widest->name);
+}
+
+static void execute(struct rsc_resolver *r) {
+  struct rsc_file *top = r->file;
+  struct rsc_span start = {top->index, 1, 1, 1};
+  if (r->options->model_path && !rsc_load_model(r, r->options->model_path)) return;
+  top->open = true;
+  rsc_check_places(r, top->ast, 0);
+  rsc_run(r, top->ast);
+  size_t errors = rsc_diag_errors(r->diag);
+  rsc_check_pending(r);
+  rsc_check_defines(r);
+  /* a mesh that failed is not missing */
+  if (!r->meshes.len && !r->stop && errors == r->errors_before)
+    rsc_error(r->diag, RSC_NO_MESH, start, "this side has no mesh; write  mesh NAME [axis: size, ...];");
+  if (r->meshes.len) settle_world(r);
+}
+
+static const struct rsc_layout *finish(struct rsc_resolver *r) {
+  struct rsc_layout *layout = RSC_NEW(r->arena, struct rsc_layout);
+  *layout = (struct rsc_layout){.side = r->side,
+                                .world = r->world,
+                                .tensors = r->tensors.at,
+                                .tensor_count = (int64_t)r->tensors.len,
+                                .meshes = r->meshes.at,
+                                .mesh_count = (int32_t)r->meshes.len,
+                                .buffers = r->buffers.at,
+                                .buffer_count = (int64_t)r->buffers.len,
+                                .skips = r->skips.at,
+                                .skip_count = (int64_t)r->skips.len};
+  return layout;
+}
+
+static void dump_ast(const struct rsc_resolver *r) {
+  const struct rsc_options *o = r->options;
+  if (!o->dump || !o->dump_file || strcmp(o->dump, "ast") != 0) return;
+  for (size_t i = 0; i < r->files.len; i++) {
+    fprintf(o->dump_file, "# %s\n", rsc_sources_name(r->sources, r->files.at[i]->index));
+    rsc_ast_print(r->files.at[i]->ast, o->dump_file);
+  }
+}
+
+const struct rsc_layout *rsc_resolve_within(struct rsc_arena *arena, struct rsc_sources *sources, struct rsc_diag *diag,
+                                            enum rsc_side side, const struct rsc_options *options,
+                                            const struct rsc_limits *limits, bool *trouble) {
+  struct rsc_resolver *r = RSC_NEW(arena, struct rsc_resolver);
+  *r = (struct rsc_resolver){.arena = arena,
+                             .sources = sources,
+                             .diag = diag,
+                             .side = side,
+                             .options = options,
+                             .limits = *limits,
+                             .errors_before = rsc_diag_errors(diag)};
+  begin(r);
+  *trouble = false;
+  const char *path = side == RSC_TRAIN ? options->train_path : options->infer_path;
+  if (!rsc_load_top(r, path, trouble)) return NULL;
+  dump_ast(r);
+  if (options->stop_after && strcmp(options->stop_after, "parse") == 0) return NULL;
+  execute(r);
+  rsc_scratch_free(r);
+  return rsc_diag_errors(diag) == r->errors_before ? finish(r) : NULL;
+}
+
+const struct rsc_layout *rsc_resolve(struct rsc_arena *arena, struct rsc_sources *sources, struct rsc_diag *diag,
+                                     enum rsc_side side, const struct rsc_options *options, bool *trouble) {
+  return rsc_resolve_within(arena, sources, diag, side, options, &generous, trouble);
+}
