@@ -224,7 +224,7 @@ static void place_streams(struct scheduler *s, struct rsc_arena *arena, struct r
       int64_t off = *at + (in ? out_part[rank] : 0);
       *at += slot_bytes(s, st);
       place->slots = alternate ? 2 : 1;
-      place->stride = alternate ? region[rank] : 0;
+      place->stride = alternate ? region[rank] : slot_bytes(s, st);
       place->off = off + (t->round0 % 2 ? region[rank] : 0);
     }
   }
