@@ -129,6 +129,7 @@ static bool compile(struct compile *c) {
   int cluster_file;
   bool ok = load_cluster(c, &cluster_file) &&
             rsc_topology(c->arena, c->sources, c->diag, cluster_file, layout[0]->world, layout[1]->world, &cluster);
+  if (ok && dumps(c, "cluster")) rsc_cluster_print(&cluster, o->dump_file);
   if (!passed(c, "topology", ok)) return c->stopped;
 
   const struct rsc_routes *routes = rsc_route(c->arena, pairs, flows, &cluster);

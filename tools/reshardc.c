@@ -25,28 +25,36 @@ struct run {
   size_t pass_count;
   char *standard; // what standard input held, once it was read
   size_t standard_len;
+  bool unreadable; // an input that the command line names: trouble, where an include would be the layout's mistake
   json_t *diagnostics;
 };
+
+static bool is_input(const struct rsc_options *o, const char *path) {
+  const char *inputs[] = {o->train_path, o->infer_path, o->cluster_path, o->model_path};
+  for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+    if (inputs[i] && !strcmp(inputs[i], path)) return true;
+  return false;
+}
 
 // Standard input can be read once, but both sides may ask for the same model.
 static bool load(void *user, const char *path, char **text, size_t *len) {
   struct run *run = user;
-  if (strcmp(path, "-") != 0) {
-    char *reason;
-    if (cli_read_file(path, text, len, &reason)) return true;
-    *text = reason;
-    return false;
-  }
+  bool standard = !strcmp(path, "-"), ok = true;
   char *reason = NULL;
-  if (!run->standard && !cli_read_file("-", &run->standard, &run->standard_len, &reason)) {
+  if (!standard)
+    ok = cli_read_file(path, text, len, &reason);
+  else if (!run->standard)
+    ok = cli_read_file("-", &run->standard, &run->standard_len, &reason);
+  if (!ok) {
     *text = reason;
+    run->unreadable = run->unreadable || is_input(&run->options->compile, path);
     return false;
   }
+  if (!standard) return true;
   *len = run->standard_len;
   *text = malloc(*len + 1);
-  if (!*text) return false;
-  memcpy(*text, run->standard, *len + 1);
-  return true;
+  if (*text) memcpy(*text, run->standard, *len + 1);
+  return *text != NULL;
 }
 
 static void diagnose(void *user, enum rsc_severity severity, enum rsc_code code, const char *rendered) {
@@ -177,6 +185,7 @@ static int compile(struct run *run) {
   run->started = run->last = cli_seconds();
   enum rsc_outcome outcome = rsc_compile(&options, diagnose, run, pass_ended, run, &result);
   double seconds = cli_seconds() - run->started;
+  if (outcome == RSC_REJECTED && run->unreadable) outcome = RSC_TROUBLE;
   if (outcome == RSC_COMPILED) outcome = deliver(run->options, &result);
   cli_progress_end();
   bool stopped = outcome == RSC_COMPILED && !result.plan;

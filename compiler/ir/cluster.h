@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -48,6 +49,9 @@ struct rsc_cluster {
   const int64_t *world_of_train, *world_of_infer; /* side rank -> world rank */
   int64_t train_world, infer_world;
 };
+
+/* The stable text dump: links, hosts, ranks, one line each. */
+void rsc_cluster_print(const struct rsc_cluster *cluster, FILE *out);
 
 #ifdef __cplusplus
 }

@@ -51,23 +51,6 @@ static void dump_catalogue(FILE *out, const struct rsc_catalogue *c) {
   }
 }
 
-static void dump_cluster(FILE *out, const struct rsc_cluster *c) {
-  const struct rsc_links *l = &c->links;
-  fprintf(out, "links nvlink %.17g %.17g network %.17g %.17g memory %.17g issue %.17g\n", l->nvlink_bandwidth,
-          l->nvlink_latency, l->network_bandwidth, l->network_latency, l->memory_bandwidth, l->issue_seconds);
-  for (int64_t i = 0; i < c->host_count; i++) {
-    const struct rsc_host *h = &c->hosts[i];
-    fprintf(out, "host %s gpus %d nics %d domain %s\n", h->name, h->gpus, h->nics, c->domains[h->domain].name);
-  }
-  for (int64_t i = 0; i < c->world; i++) {
-    const struct rsc_process *p = &c->processes[i];
-    fprintf(out, "rank %" PRId64 " %s:%d", i, c->hosts[p->host].name, p->gpu);
-    if (p->train_rank >= 0) fprintf(out, " train %" PRId64, p->train_rank);
-    if (p->infer_rank >= 0) fprintf(out, " infer %" PRId64, p->infer_rank);
-    fputc('\n', out);
-  }
-}
-
 struct load load_text(enum load_kind kind, const char *name, const char *text, size_t len, long train, long infer) {
   struct load load = {.arena = rsc_arena_new()};
   struct sink sink = {.load = &load};
@@ -86,7 +69,7 @@ struct load load_text(enum load_kind kind, const char *name, const char *text, s
   fclose(sink.messages);
   FILE *dump = open_memstream(&load.dump, &size);
   if (load.ok && kind == LOAD_CATALOGUE) dump_catalogue(dump, &load.catalogue);
-  if (load.ok && kind == LOAD_CLUSTER) dump_cluster(dump, &load.cluster);
+  if (load.ok && kind == LOAD_CLUSTER) rsc_cluster_print(&load.cluster, dump);
   fclose(dump);
   return load;
 }

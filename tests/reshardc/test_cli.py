@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""reshardc and the frame of reshard from the outside: exit codes, streams, files, colour, JSON."""
+
+import argparse
+import json
+import os
+import pty
+import subprocess
+import sys
+import tempfile
+
+TRAIN = """tensor "w" f32 [8, 8];
+param TP = 2;
+mesh gpus [tp: TP];
+on gpus { buffer "w" = "w"[8 @tp, 8]; }
+"""
+INFER = """tensor "w" f32 [8, 8];
+mesh gpus [tp: 4];
+on gpus { buffer "w" = "w"[8, 8 @tp]; }
+"""
+MODEL = 'reshard-model: 1\ndtype: f32\ntensors: [{name: w, shape: [8, 8]}]\n'
+CLUSTER = """reshard-cluster: 1
+links: {nvlink: {bandwidth: 450e9, latency: 2e-6}, network: {bandwidth: 50e9, latency: 5e-6}, memory: {bandwidth: 3e12}}
+hosts: [{names: h, gpus: 8, nics: 8}]
+train: h
+infer: h
+"""
+
+failures = []
+
+
+def check(ok, what, more=""):
+    if not ok:
+        failures.append(what)
+        print(f"failed: {what}\n{more}")
+
+
+class Case:
+    def __init__(self, bin_dir, where):
+        self.bin, self.where = bin_dir, where
+
+    def path(self, name):
+        return os.path.join(self.where, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as out:
+            out.write(text)
+        return name
+
+    def read(self, name):
+        with open(self.path(name), "rb") as f:
+            return f.read()
+
+    def run(self, *args, tool="reshardc", stdin=b"", env=None, stdout=subprocess.PIPE):
+        full = dict(os.environ, LC_ALL="C")
+        full.pop("NO_COLOR", None)
+        full.update(env or {})
+        done = subprocess.run([os.path.join(self.bin, tool), *args], cwd=self.where, input=stdin, stdout=stdout,
+                              stderr=subprocess.PIPE, env=full, timeout=30, check=False)
+        return done.returncode, done.stdout, done.stderr.decode("utf-8", "replace")
+
+    def want(self, status, words, *args, **more):
+        code, out, err = self.run(*args, **more)
+        text = (out or b"").decode("utf-8", "replace") + err
+        check(code == status, f"{args}: exit {code}, not {status}", text)
+        for word in [words] if isinstance(words, str) else words:
+            check(word in text, f"{args}: '{word}' is not in the output", text)
+        return out, err
+
+
+def usage(c):
+    c.want(0, ["Usage: reshardc", "Exit status", "--staging"], "--help")
+    c.want(0, "reshardc 0.", "--version")
+    c.want(0, "mesh has no axis", "--explain", "RS0031")
+    c.want(0, "mesh has no axis", "--explain=31")
+    c.want(2, "no such code", "--explain=RS9999")
+    c.want(2, ["TRAIN and INFER", "Try 'reshardc --help'."])
+    c.want(2, "TRAIN and INFER", "a", "-o", "p")
+    c.want(2, "'c' is one input too many", "a", "b", "c", "-o", "p")
+    c.want(2, "-o PLAN", "a", "b")
+    c.want(2, "Try 'reshardc --help'.", "a", "b", "--nonsense")
+    c.want(2, "only one input", "-", "-", "-o", "p")
+    c.want(2, "standard output", "a", "b", "-o", "-", "--json")
+    c.want(2, "a size of at least", "a", "b", "-o", "p", "--staging=12furlongs")
+    c.want(2, "a number from 2", "a", "b", "-o", "p", "--max-ops=1")
+    c.want(2, "did you mean 'layout'", "a", "b", "--dump=layuot")
+    c.want(2, "did you mean 'resolve'", "a", "b", "--stop-after=resolv")
+    c.want(2, "NAME=VALUE", "a", "b", "-o", "p", "-D", "TP")
+    c.want(2, "-o -, --json", "a", "b", "--dump=ast", "--json")
+    with open("/dev/full", "wb") as full:
+        c.want(2, "cannot write standard output", "--help", stdout=full)
+
+
+def frame_of_reshard(c):
+    c.want(0, ["Usage: reshard VERB", "show"], "--help", tool="reshard")
+    c.want(0, "reshard 0.", "--version", tool="reshard")
+    c.want(2, "a verb is missing", tool="reshard")
+    c.want(2, "did you mean 'show'", "shwo", tool="reshard")
+    c.want(2, "no verb 'frobnicate'", "frobnicate", tool="reshard")
+    out, _ = c.want(0, "", "--help", tool="reshard")
+    for line in out.decode().split("Verbs:\n")[1].split("\n\n")[0].splitlines():
+        verb = line.split()[0]
+        c.want(0, verb, verb, "--help", tool="reshard")
+        c.want(0, verb, "help", verb, tool="reshard")
+        c.want(2, "nonsense", verb, "--nonsense", tool="reshard")
+
+
+def compiles(c):
+    c.write("t", TRAIN)
+    c.write("i", INFER)
+    out, err = c.want(0, "", "t", "i", "-o", "p")
+    check(out == b"", "stdout is empty after -o FILE", out)
+    check("1 tensor" in err.splitlines()[-1], "the last line states the coverage", err)
+    check("\033" not in err, "no colour in a pipe", err)
+    plan = c.read("p")
+    check(plan[:8] == b"\211RESHARD", "the plan begins with its magic")
+    check(c.run("t", "i", "-o", "-")[1] == plan, "-o - gives the same bytes")
+    check(c.run("-", "i", "-o", "-", stdin=TRAIN.encode())[1][:8] == plan[:8], "TRAIN may be -")
+    check(c.run("t", "-", "-o", "-", stdin=INFER.encode())[1][:8] == plan[:8], "INFER may be -")
+    c.want(0, "pass", "t", "i", "-o", "/dev/null", "--stats")
+    c.want(0, "", "t", "i", "-o", "q", "-D", "TP=4", "--staging=1MiB", "--chunk=4096", "--max-ops=16")
+    check(c.read("q") != plan, "-D and limits make another plan")
+    c.want(1, "TQ", "t", "i", "-o", "q", "-D", "TQ=4")
+    c.want(2, "nowhere", "t", "i", "-o", "nowhere/p")
+    c.want(2, "cannot write", "t", "i", "-o", ".")
+    for form in ("ast", "layout", "placement", "flows", "cluster", "routes", "rounds", "plan"):
+        out, _ = c.want(0, "", "t", "i", f"--dump={form}")
+        check(out.strip() != b"", f"--dump={form} prints something")
+    c.want(0, "", "t", "i", "--stop-after=resolve")
+    c.write("m.yaml", MODEL)
+    c.write("c.yaml", CLUSTER)
+    lines = "\n".join(TRAIN.splitlines()[1:]), "\n".join(INFER.splitlines()[1:])
+    c.write("t2", lines[0])
+    c.write("i2", lines[1])
+    c.want(0, "1 tensor", "t2", "i2", "--model", "m.yaml", "--cluster=c.yaml", "-o", "p2")
+    c.want(1, "bad.yaml:1:1: error[RS0309]", "t2", "i2", "--model=m.yaml", "--cluster", c.write("bad.yaml", "x: 1"), "-o", "p2")
+
+
+def rejects(c):
+    c.write("t", TRAIN)
+    c.write("i", INFER)
+    c.write("bad", INFER.replace("@tp", "@tq"))
+    c.run("t", "i", "-o", "p")
+    before = c.read("p"), os.stat(c.path("p")).st_mtime_ns
+    out, err = c.want(1, "bad:3:", "t", "bad", "-o", "p")
+    check("^" in err and "error[RS0031]" in err and out == b"", "a caret, a code, on stderr", err)
+    check((c.read("p"), os.stat(c.path("p")).st_mtime_ns) == before, "an older plan is untouched")
+    check(not [f for f in os.listdir(c.where) if "tmp" in f], "no temporary file is left", str(os.listdir(c.where)))
+    c.want(2, ["missing", "No such file"], "missing", "i", "-o", "p")
+    c.want(1, "", "t", "bad", "-o", "never")
+    check(not os.path.exists(c.path("never")), "no plan after a refusal")
+
+
+def json_object(c):
+    c.write("t", TRAIN)
+    c.write("i", INFER)
+    c.write("bad", INFER.replace("@tp", "@tq"))
+    out, _ = c.want(0, "", "t", "i", "-o", "p", "--json")
+    got = json.loads(out)
+    check(got["schema"] == "reshardc/1" and got["status"] == "compiled" and got["plan"] == "p", "json", out)
+    check(len(got["plan_id"]) == 32 and got["plan_bytes"] == len(c.read("p")), "json: plan", out)
+    check(got["world"] == 6 and got["train_world"] == 2 and got["infer_world"] == 4, "json: worlds", out)
+    check(got["coverage"] == {"tensors": 1, "elements": 64, "bytes": 256, "deliveries": 64}, "json: coverage", out)
+    check(got["bytes"]["wanted"] == 256 and got["bytes"]["network_minimum"] == 256, "json: bytes", out)
+    check(got["seconds"]["compile"] > 0 and got["passes"] and got["stats"]["tensors"] > 0, "json: figures", out)
+    check(got["diagnostics"] == [], "json: no diagnostics", out)
+    out, _ = c.want(1, "", "t", "bad", "-o", "p", "--json")
+    bad = json.loads(out)
+    check(bad["status"] == "rejected" and bad["plan"] is None and set(bad) == set(got), "json: rejected", out)
+    check(bad["diagnostics"][0]["code"] == "RS0031" and bad["diagnostics"][0]["severity"] == "error", "json: code", out)
+    out, _ = c.want(0, "", "t", "i", "--stop-after=place", "--json")
+    check(json.loads(out)["status"] == "stopped", "json: stopped", out)
+    c.write("bytes", 'tensor "w\udcff" f32 [8];'.encode("utf-8", "surrogateescape").decode("latin-1"))
+    with open(c.path("bytes"), "wb") as f:
+        f.write(b'tensor "w\xff" f33 [8];\n')
+    out, _ = c.want(1, "", "bytes", "i", "-o", "p", "--json")
+    check("\ufffd" in json.loads(out)["diagnostics"][0]["text"], "json: bytes that are not UTF-8", out)
+
+
+def colour(c):
+    c.write("t", TRAIN)
+    c.write("bad", INFER.replace("@tp", "@tq"))
+    for env, expected in (({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+                          ({"TERM": "xterm", "NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)):
+        main, sub = pty.openpty()
+        full = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+        full.update(env)
+        child = subprocess.Popen([os.path.join(c.bin, "reshardc"), "t", "bad", "-o", "p"], cwd=c.where, stderr=sub,
+                                 stdout=subprocess.DEVNULL, env=full)
+        os.close(sub)
+        text = b""
+        try:
+            while chunk := os.read(main, 65536):
+                text += chunk
+        except OSError:  # the other end is closed
+            pass
+        child.wait(timeout=30)
+        os.close(main)
+        check((b"\033[" in text) == expected, f"colour with {env}", text)
+        plain = text.replace(b"\033[", b"")
+        check(b"RS0031" in plain, "the message is there", text)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", required=True)
+    bin_dir = os.path.abspath(parser.parse_args().bin)
+    for test in (usage, frame_of_reshard, compiles, rejects, json_object, colour):
+        with tempfile.TemporaryDirectory() as where:
+            test(Case(bin_dir, where))
+    print(f"{len(failures)} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
