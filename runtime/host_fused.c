@@ -110,7 +110,7 @@ enum reshard_status rsr_fused_link(struct reshard_context *context, struct resha
     enum reshard_status status = join_stream(context, stream, fault);
     if (status != RESHARD_OK) return status;
   }
-  qsort(host->ops.rows, host->ops.count, sizeof *host->ops.rows, by_destination);
+  if (host->ops.count > 1) qsort(host->ops.rows, host->ops.count, sizeof *host->ops.rows, by_destination);
   host->ops.flags = host->ops.bytes > cache_bytes() / 4 ? RSK_STREAM : 0;
   return RESHARD_OK;
 }

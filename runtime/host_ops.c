@@ -174,7 +174,9 @@ bool rsr_ops_add(struct rsr_ops *ops, const struct rsr_nest *nest) {
   ops->loops = loops;
   if (!good) return false;
   ops->rows[ops->count++] = (struct rsr_op){nest->dst, nest->src, nest->run, ops->loop_count, nest->loop_count, conv};
-  memcpy(ops->loops + ops->loop_count, nest->loops, nest->loop_count * sizeof *ops->loops);
+  if (nest->loop_count > 0) {
+    memcpy(ops->loops + ops->loop_count, nest->loops, nest->loop_count * sizeof *ops->loops);
+  }
   ops->loop_count += nest->loop_count;
   return true;
 }
