@@ -104,8 +104,15 @@ static bool compile(struct compile *c) {
   int64_t intersections = 0;
 
   const struct rsc_layout *layout[2];
-  for (int s = 0; s < 2; s++)
-    layout[s] = rsc_resolve(c->arena, c->sources, c->diag, (enum rsc_side)s, o, &c->trouble);
+  for (int s = 0; s < 2; s++) {
+    bool trouble = false;
+    layout[s] = rsc_resolve(c->arena, c->sources, c->diag, (enum rsc_side)s, o, &trouble);
+    c->trouble |= trouble;
+  }
+  if (o->stop_after && !strcmp(o->stop_after, "parse")) {
+    passed(c, "parse", true); /* resolve has parsed and no more */
+    return c->stopped;
+  }
   for (int s = 0; s < 2; s++)
     if (layout[s] && dumps(c, "layout")) rsc_layout_print(layout[s], o->dump_file);
   if (!passed(c, "resolve", layout[0] && layout[1])) return c->stopped;

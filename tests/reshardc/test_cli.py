@@ -127,7 +127,9 @@ def compiles(c):
     for form in ("ast", "layout", "placement", "flows", "cluster", "routes", "rounds", "plan"):
         out, _ = c.want(0, "", "t", "i", f"--dump={form}")
         check(out.strip() != b"", f"--dump={form} prints something")
-    c.want(0, "", "t", "i", "--stop-after=resolve")
+    for stage in ("parse", "resolve", "place", "pair", "intersect", "topology", "route", "schedule", "lower", "emit"):
+        out, err = c.want(0, "", "t", "i", f"--stop-after={stage}")
+        check(out == b"" and (err == "" or stage == "emit"), f"--stop-after={stage} is silent", err)
     c.write("m.yaml", MODEL)
     c.write("c.yaml", CLUSTER)
     lines = "\n".join(TRAIN.splitlines()[1:]), "\n".join(INFER.splitlines()[1:])
@@ -148,6 +150,10 @@ def rejects(c):
     check((c.read("p"), os.stat(c.path("p")).st_mtime_ns) == before, "an older plan is untouched")
     check(not [f for f in os.listdir(c.where) if "tmp" in f], "no temporary file is left", str(os.listdir(c.where)))
     c.want(2, ["missing", "No such file"], "missing", "i", "-o", "p")
+    c.want(2, ["missing", "No such file"], "t", "missing", "-o", "p")
+    c.want(2, ["missing", "No such file"], "t", "i", "-o", "p", "--model=missing")
+    c.want(2, ["missing", "No such file"], "t", "i", "-o", "p", "--cluster=missing")
+    c.want(1, ["inc:1:", "missing"], c.write("inc", 'include "missing";\n' + TRAIN), "i", "-o", "p")
     c.want(1, "", "t", "bad", "-o", "never")
     check(not os.path.exists(c.path("never")), "no plan after a refusal")
 
