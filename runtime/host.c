@@ -12,6 +12,7 @@ static enum reshard_status run_refit(struct reshard_context *context, struct res
   struct rsr_host *host = rsr_host_of(context);
   rsr_fault_clear(fault);
   if (!rsr_host_enter(host->group, host->epoch)) {
+    if (atomic_load(&host->group->aborted)) return rsr_host_aborted(host->group, fault);
     return rsr_fault(fault, RESHARD_PEER_FAILED,
                      "a rank has closed or prepared its context again since this one was prepared; "
                      "prepare on every rank");
@@ -182,6 +183,7 @@ static enum reshard_status host_link(struct reshard_context *context, struct res
   atomic_store(&host->station->begun, 0);
   atomic_store(&host->station->copied, 0);
   if (!rsr_host_enter(host->group, host->epoch)) {
+    if (atomic_load(&host->group->aborted)) return rsr_host_aborted(host->group, fault);
     return rsr_fault(fault, RESHARD_PEER_FAILED, "prepare: another rank has closed its context");
   }
   enum reshard_status status = rsr_check_twins(context, fault);
