@@ -39,7 +39,8 @@ struct rspv_violation {
   uint64_t count; /* how often this kind was found; replicas of one program count once */
   uint32_t tensor;
   uint32_t buffer; /* gid; its layout line is plan->buffers[buffer].file, line */
-  uint64_t lo, hi; /* flat elements [lo, hi) of the tensor, or of the buffer where there is no tensor; lo == hi: none */
+  uint64_t lo, hi; /* first to last flat element of the tensor, or of the buffer where there is no tensor, as
+                        [lo, hi); lo == hi: none */
   uint32_t rank;   /* world rank */
   uint32_t peer;   /* world rank */
   uint32_t round;
@@ -67,7 +68,8 @@ const char *rspv_kind_word(enum rspv_kind kind);
 /* One line: the violation with its tensor, multi-dimensional and flat range, rank on its side, round, file and line. */
 void rspv_print_violation(const struct rsp_plan *plan, const struct rspv_report *report, enum rspv_kind kind,
                           FILE *out);
-/* "[3, 0:4]" for the flat range [lo, hi) of a row-major shape; cut off to fit. */
+/* "[3, 0:4]" for the box between flat elements lo and hi - 1 of a row-major shape, "[0, 3]..[2, 1]" where that is no
+ * box; cut off to fit. */
 void rspv_range_text(const uint64_t *dims, uint32_t ndim, uint64_t lo, uint64_t hi, char *text, size_t size);
 
 #ifdef __cplusplus

@@ -13,9 +13,13 @@ struct words {
   size_t count, capacity;
 };
 
-static void put(struct words *w, uint64_t value) { RSPV_PUSH(w->at, w->count, w->capacity, value); }
+static void put(struct words *w, uint64_t value) {
+  RSPV_PUSH(w->at, w->count, w->capacity, value);
+}
 
-static uint64_t two(uint32_t a, uint32_t b) { return (uint64_t)a << 32 | b; }
+static uint64_t two(uint32_t a, uint32_t b) {
+  return (uint64_t)a << 32 | b;
+}
 
 static bool body_words(const struct rsp_program *program, const struct rsp_body *body, struct words *w) {
   bool relays = false;

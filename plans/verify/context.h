@@ -30,8 +30,8 @@ struct rspv_form {
   struct rspv_floop loop[66];
 };
 
-/* One buffer, or pair of buffers, that a form reaches: the loops that change the buffer are at a fixed iteration, the others
- * are the axes of `nest` (functions SRC and DST). */
+/* One buffer, or pair of buffers, that a form reaches: the loops that change the buffer are at a fixed iteration, the
+ * others are the axes of `nest` (functions SRC and DST). */
 struct rspv_visit {
   int64_t ref[2];
   struct rspv_nest *nest;
@@ -60,23 +60,23 @@ struct rspv_stretch {
 };
 
 struct rspv_entry {
-  struct rspv_space space; /* buffer element -> tensor element; id = index into plan->pieces */
+  struct rspv_space space;  /* buffer element -> tensor element; id = index into plan->pieces */
   uint64_t wanted, padding; /* elements */
 };
 
 struct rspv {
   const struct rsp_plan *plan;
   struct rspv_report *report;
-  struct rspv_work work;   /* scratch */
-  struct rspv_arena arena; /* lives as long as the verification */
+  struct rspv_work work;        /* scratch */
+  struct rspv_arena arena;      /* lives as long as the verification */
   struct rsp_program *programs; /* by world rank */
 
   struct rspv_entry *entries; /* by index into plan->entries */
 
   /* profile: the entry that a rank holds of each rankmap. Equal ranks share one. */
-  struct rspv_table profiles;       /* words: per rankmap, entry + 1 or 0 */
-  uint32_t *profile[2];             /* by side and world rank; RSPV_NONE: no role */
-  uint32_t *world_of[2];            /* by side and side rank */
+  struct rspv_table profiles; /* words: per rankmap, entry + 1 or 0 */
+  uint32_t *profile[2];       /* by side and world rank; RSPV_NONE: no role */
+  uint32_t *world_of[2];      /* by side and side rank */
 
   struct rspv_table body_table;
   struct rspv_body *bodies;
@@ -154,7 +154,12 @@ void rspv_pair(struct rspv *v, const struct rspv_end *src, const struct rspv_end
                uint64_t at);
 
 /* relay.c */
-enum rspv_relay_state { RSPV_RELAY_NEW, RSPV_RELAY_OPEN /* being made: a second visit is a cycle */, RSPV_RELAY_DONE, RSPV_RELAY_BAD };
+enum rspv_relay_state {
+  RSPV_RELAY_NEW,
+  RSPV_RELAY_OPEN /* being made: a second visit is a cycle */,
+  RSPV_RELAY_DONE,
+  RSPV_RELAY_BAD
+};
 struct rspv_relay {
   enum rspv_relay_state state;
   struct rspv_space space; /* byte of the incoming stream -> tensor element; id = tensor */
@@ -180,10 +185,10 @@ struct rspv_hole { /* wanted and not delivered: elements of the tensor in `slot`
 struct rspv_verdict {
   uint64_t delivered, wanted; /* elements */
   struct rspv_hole *holes;
-  bool doubled;        /* something is written twice, or is not wanted */
-  bool padding;        /* ... that is padding or a gap */
-  uint64_t where;      /* buffer element */
-  uint32_t *slots;     /* tensors delivered */
+  bool doubled;    /* something is written twice, or is not wanted */
+  bool padding;    /* ... that is padding or a gap */
+  uint64_t where;  /* buffer element */
+  uint32_t *slots; /* tensors delivered */
   uint32_t slot_count;
 };
 struct rspv_verdict *rspv_wanted(struct rspv *v, uint32_t entry, const uint32_t *stretches, uint32_t count);

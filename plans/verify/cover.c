@@ -46,7 +46,9 @@ static int by_gid(const void *a, const void *b) {
   return x->nest < y->nest ? -1 : x->nest > y->nest;
 }
 
-static void put(struct cover *c, uint64_t word) { RSPV_PUSH(c->words, c->word_count, c->word_capacity, word); }
+static void put(struct cover *c, uint64_t word) {
+  RSPV_PUSH(c->words, c->word_count, c->word_capacity, word);
+}
 
 /* What a rank receives, ranges that meet joined. */
 static struct range *received(struct rspv *v, uint32_t rank, size_t *count) {
@@ -67,8 +69,10 @@ static struct range *received(struct rspv *v, uint32_t rank, size_t *count) {
   size_t kept = 0;
   for (size_t i = 0; i < *count; i++) {
     struct range *last = kept ? &ranges[kept - 1] : NULL;
-    if (last && last->body == ranges[i].body && last->hi == ranges[i].lo) last->hi = ranges[i].hi;
-    else ranges[kept++] = ranges[i];
+    if (last && last->body == ranges[i].body && last->hi == ranges[i].lo)
+      last->hi = ranges[i].hi;
+    else
+      ranges[kept++] = ranges[i];
   }
   *count = kept;
   return ranges;
@@ -227,8 +231,10 @@ static void gather_zeros(struct cover *c, uint32_t rank) {
     struct rspv_mark mark = rspv_arena_mark(&v->work.arena);
     struct rspv_nest *n = zero_nest(v, program, z);
     struct rspv_place place = {RSPV_NONE, z->gid, rank, RSPV_NONE, RSPV_NONE, 0, 0};
-    if (n) rspv_nest_writes(v, z->gid, n, &c->writes, &c->write_count, &c->write_capacity);
-    else rspv_report_add(v, RSPV_COVER, place, "what is zeroed begins or ends in the middle of an element");
+    if (n)
+      rspv_nest_writes(v, z->gid, n, &c->writes, &c->write_count, &c->write_capacity);
+    else
+      rspv_report_add(v, RSPV_COVER, place, "what is zeroed begins or ends in the middle of an element");
     rspv_arena_release(&v->work.arena, mark);
   }
   if (c->write_count) qsort(c->writes, c->write_count, sizeof *c->writes, by_gid);

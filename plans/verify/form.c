@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In: a descriptor, or a sender's and a receiver's that belong together, and a range of its elements. Out: visits, one for
- * each choice of buffers, with everything else still a loop. A range that cuts through loops falls into at most
- * two boxes per loop.
+ * In: a descriptor, or a sender's and a receiver's that belong together, and a range of its elements. Out: visits, one
+ * for each choice of buffers, with everything else still a loop. A range that cuts through loops falls into at most two
+ * boxes per loop.
  */
 #include <string.h>
 
@@ -46,8 +46,8 @@ bool rspv_form_make(struct rspv_form *form, const struct rsp_desc *src, const st
     form->loop[form->loops].count = count;
     for (int e = 0; e < 2; e++) {
       if (!end[e]) continue;
-      struct rsp_loop step = {1, 0, end[e]->space == RSP_SPACE_STREAM ? (int64_t)rsp_dtype_bytes(end[e]->wire_dtype)
-                                                                      : unit_of(end[e])};
+      struct rsp_loop step = {
+          1, 0, end[e]->space == RSP_SPACE_STREAM ? (int64_t)rsp_dtype_bytes(end[e]->wire_dtype) : unit_of(end[e])};
       add_loop(form, end[e], run ? &step : &base[e][end[e]->loops + i], e);
     }
     if (!run) form->elems *= count;
@@ -56,7 +56,9 @@ bool rspv_form_make(struct rspv_form *form, const struct rsp_desc *src, const st
   return true;
 }
 
-static bool moves_buffer(const struct rspv_floop *l) { return l->ref[0] != 0 || l->ref[1] != 0; }
+static bool moves_buffer(const struct rspv_floop *l) {
+  return l->ref[0] != 0 || l->ref[1] != 0;
+}
 
 /* The nest of one choice of iterations of the loops that move between buffers. */
 static bool visit_choice(struct visit_state *s, const uint64_t *k, uint32_t axes) {

@@ -12,9 +12,9 @@
 #include "plans/verify/context.h"
 
 struct area {
-  uint64_t lo, hi;           /* bytes of staging */
+  uint64_t lo, hi;             /* bytes of staging */
   uint64_t round, step, count; /* busy for rounds round + k * step, k < count */
-  uint64_t from, to;         /* phases after the round, inclusive */
+  uint64_t from, to;           /* phases after the round, inclusive */
   const struct rsp_stream *stream;
 };
 
@@ -71,7 +71,9 @@ static uint64_t gcd(uint64_t a, uint64_t b) {
   return a;
 }
 
-static int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+static int64_t floor_div(int64_t a, int64_t b) {
+  return a >= 0 ? a / b : -((-a + b - 1) / b);
+}
 
 /* Is there a round of each so that both are busy at once? Gives the round of `a`. */
 static bool meet(struct rspv *v, const struct area *a, const struct area *b, uint64_t *round) {
@@ -115,9 +117,8 @@ static void check_rank(struct rspv *v, uint32_t rank, struct areas *areas) {
       uint64_t round;
       if (!clash(v, a, &areas->at[j], &round)) continue;
       place.round = (uint32_t)round;
-      rspv_report_add(v, RSPV_HAZARDS, place,
-                      "two messages use the same staging at a time: those with peers %u and %u", a->stream->peer,
-                      areas->at[j].stream->peer);
+      rspv_report_add(v, RSPV_HAZARDS, place, "two messages use the same staging at a time: those with peers %u and %u",
+                      a->stream->peer, areas->at[j].stream->peer);
     }
   }
   struct rspv_place place = {RSPV_NONE, RSPV_NONE, rank, RSPV_NONE, RSPV_NONE, 0, 0};

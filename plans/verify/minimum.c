@@ -210,8 +210,7 @@ static uint64_t domain_bytes(struct minimum *m, const uint32_t *ranks, size_t co
   bool fresh;
   uint32_t number = rspv_intern(&m->domain_table, words, n, &fresh);
   if (fresh) {
-    uint64_t bytes =
-        domain_intake(m, profiles[RSP_INFER], counts[RSP_INFER], profiles[RSP_TRAIN], counts[RSP_TRAIN]);
+    uint64_t bytes = domain_intake(m, profiles[RSP_INFER], counts[RSP_INFER], profiles[RSP_TRAIN], counts[RSP_TRAIN]);
     RSPV_PUSH(m->domain_bytes, m->domain_count, m->domain_capacity, bytes);
   }
   free(words);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * In: a nest and a lattice. Out: the nest cut into parts inside and parts outside. The digits of the
- * position are worked out from the largest down; wherever a digit is not affine on the nest because a loop carries into it,
- * or is in range for a part of the nest only, the nest is cut there first. Loops that carry regularly, as a long run
- * through the rows of a matrix does, are folded in two instead of being cut at each carry.
+ * position are worked out from the largest down; wherever a digit is not affine on the nest because a loop carries into
+ * it, or is in range for a part of the nest only, the nest is cut there first. Loops that carry regularly, as a long
+ * run through the rows of a matrix does, are folded in two instead of being cut at each carry.
  */
 #include "plans/verify/nest.h"
 
@@ -116,8 +116,12 @@ static void in_range(struct split *s, struct rspv_nest *n, enum rspv_func f, uin
   take_digit(s, n, digit);
 }
 
-static uint64_t clamp(wide k, uint64_t count) { return k < 0 ? 0 : k > (wide)count ? count : (uint64_t)k; }
-static wide floor_div(wide a, wide b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+static uint64_t clamp(wide k, uint64_t count) {
+  return k < 0 ? 0 : k > (wide)count ? count : (uint64_t)k;
+}
+static wide floor_div(wide a, wide b) {
+  return a >= 0 ? a / b : -((-a + b - 1) / b);
+}
 
 /* Cuts the nest where function f, which has no negative step, enters and leaves [0, limit). */
 static void cut_range(struct split *s, struct rspv_nest *n, enum rspv_func f, int64_t limit, uint32_t digit) {

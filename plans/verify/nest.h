@@ -3,8 +3,8 @@
  * Nests and lattices, the only two shapes that the verifier computes with.
  *
  * A *nest* is a box of loop indices with a few affine functions on it: where the loop is in a buffer, in another
- * buffer, in a tensor. A *lattice* is a set of positions, base + sum digit_i * step_i with every step beyond the reach of
- * the smaller ones, so that a position has at most one digit string, and a value that is affine in the digits.
+ * buffer, in a tensor. A *lattice* is a set of positions, base + sum digit_i * step_i with every step beyond the reach
+ * of the smaller ones, so that a position has at most one digit string, and a value that is affine in the digits.
  *
  * Splitting a nest by a lattice gives nests inside it, on which the lattice's value is a function like the
  * others, and nests outside it; nothing is lost and nothing is doubled. All proofs are made of this.
@@ -74,8 +74,8 @@ void rspv_nests_add(struct rspv_nests *list, struct rspv_nest *nest);
 /* Moves all of `from` to the end of `list`. */
 void rspv_nests_join(struct rspv_nests *list, struct rspv_nests *from);
 
-/* Digits in any order, steps of any sign, counts of 1: dropped, turned, sorted, joined. False if the positions are not a
- * lattice in the sense above. The digits live in the arena. */
+/* Digits in any order, steps of any sign, counts of 1: dropped, turned, sorted, joined. False if the positions are not
+ * a lattice in the sense above. The digits live in the arena. */
 bool rspv_lattice_make(struct rspv_arena *arena, int64_t base, int64_t value, const struct rspv_digit *digits,
                        uint32_t count, struct rspv_lattice *lattice);
 /* The positions of function f of a nest, with the value of function g. */

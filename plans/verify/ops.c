@@ -138,8 +138,8 @@ void rspv_ops(struct rspv *v) {
     for (uint64_t i = 0; i < program->slice->streams.count; i++) {
       const struct rsp_stream *s = &program->streams[i];
       if (s->dir != RSP_DIR_OUT && s->dir != RSP_DIR_IN) continue;
-      uint64_t messages = s->kind == RSP_KIND_DIRECT ? count_direct(v, r, s, &segments, &events)
-                                                     : count_staged(v, s, &events);
+      uint64_t messages =
+          s->kind == RSP_KIND_DIRECT ? count_direct(v, r, s, &segments, &events) : count_staged(v, s, &events);
       if (s->dir == RSP_DIR_OUT) v->report->messages += messages;
     }
     check_ops(v, r, &events);

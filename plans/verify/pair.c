@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * In: a sender's body, a receiver's body, a range of their elements. Out: proof that element k of one is, by the
- * specification, the same tensor's same element as element k of the other, converted as both buffers demand. Descriptors
- * are joined one to one; each joint nest is split by the pieces of the source, then by those of the destination; on
- * what is left both tensor indices are affine and must be the same function.
+ * specification, the same tensor's same element as element k of the other, converted as both buffers demand.
+ * Descriptors are joined one to one; each joint nest is split by the pieces of the source, then by those of the
+ * destination; on what is left both tensor indices are affine and must be the same function.
  *
  * A proof for whole bodies holds for every range and for all ranks with the same programs and the same entries.
  */
@@ -12,7 +12,8 @@
 
 #include "plans/verify/context.h"
 
-/* What one joint nest was found to be: pairs of slots, or what is wrong. Holds for all buffers of the same two entries. */
+/* What one joint nest was found to be: pairs of slots, or what is wrong. Holds for all buffers of the same two entries.
+ */
 struct finding {
   const char *wrong;
   enum rspv_kind kind;
@@ -21,7 +22,7 @@ struct finding {
   uint32_t count;
   struct rspv_slots {
     uint32_t src, dst;
-  } *slots;
+  } * slots;
 };
 
 struct pair {
@@ -45,7 +46,9 @@ static void fail(struct pair *p, enum rspv_kind kind, uint32_t tensor, const str
   rspv_report_add(p->v, kind, place, "%s", what);
 }
 
-static bool same_constant(float a, float b) { return memcmp(&a, &b, sizeof a) == 0; }
+static bool same_constant(float a, float b) {
+  return memcmp(&a, &b, sizeof a) == 0;
+}
 
 static const char *wrong_piece(const struct rsp_piece *piece, const struct rsp_desc *desc, bool source) {
   if (piece->slot == RSP_SLOT_PAD) return source ? "padding is sent" : "padding is written";
@@ -103,12 +106,13 @@ static void check_destination(struct pair *p, struct finding *f, const struct rs
                 empty ? RSPV_DST : RSPV_VAL2);
     else if (!same_function(n))
       set_wrong(f, RSPV_PROVENANCE, "another element arrives", piece->slot, n, RSPV_VAL2);
-    else add_slots(p, f, src, piece->slot);
+    else
+      add_slots(p, f, src, piece->slot);
   }
 }
 
-static struct finding *find_out(struct pair *p, const struct rspv_space *from, bool relay,
-                                const struct rspv_space *to, const struct rspv_nest *nest) {
+static struct finding *find_out(struct pair *p, const struct rspv_space *from, bool relay, const struct rspv_space *to,
+                                const struct rspv_nest *nest) {
   struct finding *f = rspv_alloc(&p->arena, sizeof *f);
   memset(f, 0, sizeof *f);
   struct rspv_nests in, missing;
@@ -121,8 +125,10 @@ static struct finding *find_out(struct pair *p, const struct rspv_space *from, b
   for (const struct rspv_nest *n = in.first; n; n = n->next) {
     uint32_t id = from->id[n->tag];
     const char *wrong = relay ? NULL : wrong_piece(&p->v->plan->pieces[id], p->src_desc, true);
-    if (wrong) set_wrong(f, RSPV_PROVENANCE, wrong, RSPV_NONE, n, RSPV_DST);
-    else check_destination(p, f, to, relay ? id : p->v->plan->pieces[id].slot, n);
+    if (wrong)
+      set_wrong(f, RSPV_PROVENANCE, wrong, RSPV_NONE, n, RSPV_DST);
+    else
+      check_destination(p, f, to, relay ? id : p->v->plan->pieces[id].slot, n);
   }
   return f;
 }
@@ -173,8 +179,8 @@ static bool check_visit(void *context, const struct rspv_visit *visit) {
     fail(p, RSPV_COVER, RSPV_NONE, visit, 0, 0, "the receiver does not hold this in an inference buffer");
     return false;
   }
-  const struct finding *f = recall(p, src_entry, dst_entry, relay ? &stream->space : &v->entries[src_entry].space, relay,
-                                   &v->entries[dst_entry].space, visit->nest);
+  const struct finding *f = recall(p, src_entry, dst_entry, relay ? &stream->space : &v->entries[src_entry].space,
+                                   relay, &v->entries[dst_entry].space, visit->nest);
   if (f->wrong) {
     uint32_t tensor = f->dst_slot == RSPV_NONE ? RSPV_NONE : rspv_tensor_of(v, dst, f->dst_slot);
     fail(p, f->kind, tensor, visit, f->lo, f->hi, f->wrong);

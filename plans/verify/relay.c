@@ -180,7 +180,8 @@ static void check_lag(struct order *o, const struct rspv_nest *n, uint32_t index
     relay->lag = (uint64_t)(most + o->read_phase);
   if (least + o->read_phase >= 2) return;
   struct rspv_place place = {RSPV_NONE, RSPV_NONE, o->rank, o->stream->peer, (uint32_t)n->base[RSPV_VAL], 0, 0};
-  rspv_report_add(v, RSPV_PROGRESS, place, "what is passed on in this round has not arrived: it is received in round %u",
+  rspv_report_add(v, RSPV_PROGRESS, place,
+                  "what is passed on in this round has not arrived: it is received in round %u",
                   (unsigned)n->base[RSPV_VAL2]);
 }
 

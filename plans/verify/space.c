@@ -42,8 +42,10 @@ static uint32_t bases_to(const struct rspv_space *space, int64_t position) {
   uint32_t lo = 0, hi = space->count;
   while (lo < hi) {
     uint32_t mid = lo + (hi - lo) / 2;
-    if (space->at[mid].base <= position) lo = mid + 1;
-    else hi = mid;
+    if (space->at[mid].base <= position)
+      lo = mid + 1;
+    else
+      hi = mid;
   }
   return lo;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In: the specification sections of a plan. Out: every entry as a space of lattices, proved to give each element of the buffer
- * exactly one meaning; the profile of every rank; where each training tensor is held.
+ * In: the specification sections of a plan. Out: every entry as a space of lattices, proved to give each element of the
+ * buffer exactly one meaning; the profile of every rank; where each training tensor is held.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -53,8 +53,9 @@ static bool prove_entry(struct rspv *v, uint64_t index) {
   rspv_arena_release(&v->work.arena, mark);
   if (rspv_spent(v, RSPV_SPEC, at_entry(v, index, 0))) return false;
   if (!good)
-    rspv_report_add(v, RSPV_SPEC, at_entry(v, index, where), "no piece says what this element of the buffer is, and "
-                                                             "another element has two meanings");
+    rspv_report_add(v, RSPV_SPEC, at_entry(v, index, where),
+                    "no piece says what this element of the buffer is, and "
+                    "another element has two meanings");
   return good;
 }
 
@@ -72,8 +73,10 @@ static bool make_entry(struct rspv *v, uint64_t index) {
       rspv_report_add(v, RSPV_SPEC, at_entry(v, index, piece->b0), "the loops of a piece run into each other");
       return false;
     }
-    if (piece->slot == RSP_SLOT_PAD) mine->padding += at[i].volume;
-    else if (piece->slot != RSP_SLOT_GAP) mine->wanted += at[i].volume;
+    if (piece->slot == RSP_SLOT_PAD)
+      mine->padding += at[i].volume;
+    else if (piece->slot != RSP_SLOT_GAP)
+      mine->wanted += at[i].volume;
   }
   rspv_space_make(&v->arena, &mine->space, count, at, id);
   return prove_entry(v, index);
@@ -110,8 +113,10 @@ static struct held turn_holds(const struct rsp_plan *plan, const unsigned char *
       const struct rsp_rankmap *map = &plan->rankmaps[m];
       for (uint64_t i = 0; i < map->count; i++) {
         struct rsp_hold hold = plan->holds[map->holds + i];
-        if (pass) h.list[h.start[hold.rank + 1]++] = (struct rsp_hold){(uint32_t)m, hold.entry};
-        else h.start[hold.rank + 2]++;
+        if (pass)
+          h.list[h.start[hold.rank + 1]++] = (struct rsp_hold){(uint32_t)m, hold.entry};
+        else
+          h.start[hold.rank + 2]++;
       }
     }
     if (pass) break;

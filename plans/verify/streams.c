@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In: the streams of all slices. Out: for each ordered pair of ranks, proof that both ends move the same bytes in the same
- * rounds, described by programs of the same shape; then, part by part, what pair.c proves of their elements.
+ * In: the streams of all slices. Out: for each ordered pair of ranks, proof that both ends move the same bytes in the
+ * same rounds, described by programs of the same shape; then, part by part, what pair.c proves of their elements.
  */
 #include <inttypes.h>
 
@@ -19,8 +19,10 @@ const struct rsp_stream *rspv_find_stream(const struct rsp_program *program, uin
     const struct rsp_stream *s = &program->streams[mid];
     uint64_t have = order_of(s->dir, s->peer, s->kind);
     if (have == want) return s;
-    if (have < want) lo = mid + 1;
-    else hi = mid;
+    if (have < want)
+      lo = mid + 1;
+    else
+      hi = mid;
   }
   return NULL;
 }
@@ -31,7 +33,8 @@ static bool same_schedule(struct rspv *v, const struct rsp_stream *a, const stru
   uint64_t rounds = rsp_stream_rounds(a);
   place.round = a->round0 < b->round0 ? a->round0 : b->round0;
   if (a->bytes != b->bytes) {
-    rspv_report_add(v, RSPV_MATCHING, place, "%" PRIu64 " bytes are sent, %" PRIu64 " are expected", a->bytes, b->bytes);
+    rspv_report_add(v, RSPV_MATCHING, place, "%" PRIu64 " bytes are sent, %" PRIu64 " are expected", a->bytes,
+                    b->bytes);
     return false;
   }
   if (rsp_stream_rounds(b) != rounds || (rounds > 1 && a->quantum != b->quantum)) {
@@ -103,9 +106,12 @@ static void check_incoming(struct rspv *v, uint32_t rank, const struct rsp_strea
 static void count_bytes(struct rspv *v, uint32_t rank, const struct rsp_stream *stream) {
   struct rspv_report *r = v->report;
   const struct rsp_rank *ranks = v->plan->ranks;
-  if (stream->dir == RSP_DIR_SELF_SRC) r->local_bytes += stream->bytes;
-  else if (ranks[rank].domain == ranks[stream->peer].domain) r->nvlink_bytes += stream->bytes;
-  else r->network_bytes += stream->bytes;
+  if (stream->dir == RSP_DIR_SELF_SRC)
+    r->local_bytes += stream->bytes;
+  else if (ranks[rank].domain == ranks[stream->peer].domain)
+    r->nvlink_bytes += stream->bytes;
+  else
+    r->network_bytes += stream->bytes;
 }
 
 static void check_rank(struct rspv *v, uint32_t rank) {

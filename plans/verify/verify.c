@@ -50,9 +50,9 @@ static void close_verification(struct rspv *v) {
   for (size_t b = 0; b < v->body_count; b++) free(v->bodies[b].writes);
   struct rspv_table *tables[] = {&v->profiles, &v->body_table, &v->stretch_table, &v->pair_table};
   for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) rspv_table_free(tables[i]);
-  void *blocks[] = {v->programs,   v->entries,    v->profile[0],  v->profile[1],   v->world_of[0], v->world_of[1],
-                    v->bodies,     v->body_of,    v->stretches,   v->pair_good,    v->holder_start, v->holder_gid,
-                    v->holder_slot, v->delivered};
+  void *blocks[] = {v->programs,     v->entries,    v->profile[0],  v->profile[1], v->world_of[0],
+                    v->world_of[1],  v->bodies,     v->body_of,     v->stretches,  v->pair_good,
+                    v->holder_start, v->holder_gid, v->holder_slot, v->delivered};
   for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) free(blocks[i]);
   rspv_arena_free(&v->work.arena);
   rspv_arena_free(&v->arena);

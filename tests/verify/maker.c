@@ -45,7 +45,9 @@ struct way {
   float constant;
 };
 
-static uint64_t divides(uint64_t extent, uint64_t parts) { return extent % parts == 0; }
+static uint64_t divides(uint64_t extent, uint64_t parts) {
+  return extent % parts == 0;
+}
 
 static void add_piece(struct mk *m, uint32_t slot, struct way w, uint64_t t0, uint64_t b0, uint64_t rows, uint64_t cols,
                       uint64_t t_row, uint64_t b_row) {
@@ -192,7 +194,7 @@ static uint32_t add_families(struct mk *m, struct family *f) {
   uint32_t count = 1 + (uint32_t)mk_draw(m, 3);
   for (uint32_t i = 0; i < count; i++) {
     f[i] = (struct family){(uint32_t)m->tensors.count, 1 + (uint32_t)mk_draw(m, 3), dtypes[mk_draw(m, 5)],
-                           extents[mk_draw(m, 5)], extents[mk_draw(m, 5)], false};
+                           extents[mk_draw(m, 5)],     extents[mk_draw(m, 5)],      false};
     f[i].skipped = f[i].rows % 2 == 0 && mk_draw(m, 4) == 0;
     for (uint32_t l = 0; l < f[i].layers; l++) {
       char name[32];
@@ -243,8 +245,10 @@ uint64_t mk_elements(const struct mk *m, uint32_t gid, uint32_t side_rank, struc
       for (uint64_t k = 0; k < l[1].count; k++) {
         struct mk_elem *x = &(*elems)[p->b0 + r * l[0].b_step + k * l[1].b_step];
         *x = (struct mk_elem){0, 0, p->op, p->constant, p->t0 + r * l[0].t_step + k * l[1].t_step};
-        if (p->slot >= RSP_SLOT_GAP) x->kind = p->slot;
-        else x->tensor = *MK_AT(m->slots, uint32_t, b->slots + p->slot);
+        if (p->slot >= RSP_SLOT_GAP)
+          x->kind = p->slot;
+        else
+          x->tensor = *MK_AT(m->slots, uint32_t, b->slots + p->slot);
       }
     }
   }
@@ -259,12 +263,11 @@ static void set(struct rsp_global_tables *g, enum rsp_section_kind kind, struct 
 static struct rsp_slice_tables tables_of(const struct mk *m, uint32_t rank) {
   const struct mk_slice *s = &m->slices[rank];
   const struct rsp_rank *r = MK_AT(m->ranks, struct rsp_rank, rank);
-  return (struct rsp_slice_tables){rank,          r->train_rank,    r->infer_rank,    m->rounds,        s->staging,
-                                   s->names.at,   s->names.count,   s->files.at,      s->files.count,   s->buffers.at,
-                                   s->buffers.count, s->dims.at,    s->dims.count,    s->zeros.at,      s->zeros.count,
-                                   s->zloops.at,  s->zloops.count,  s->bodies.at,     s->bodies.count,  s->descs.at,
-                                   s->descs.count, s->loops.at,     s->loops.count,   s->streams.at,    s->streams.count,
-                                   s->parts.at,   s->parts.count};
+  return (struct rsp_slice_tables){
+      rank,           r->train_rank,  r->infer_rank,   m->rounds,        s->staging,      s->names.at,   s->names.count,
+      s->files.at,    s->files.count, s->buffers.at,   s->buffers.count, s->dims.at,      s->dims.count, s->zeros.at,
+      s->zeros.count, s->zloops.at,   s->zloops.count, s->bodies.at,     s->bodies.count, s->descs.at,   s->descs.count,
+      s->loops.at,    s->loops.count, s->streams.at,   s->streams.count, s->parts.at,     s->parts.count};
 }
 
 static void build(struct mk *m, void **bytes, size_t *size) {
@@ -273,11 +276,11 @@ static void build(struct mk *m, void **bytes, size_t *size) {
                                 .train_world = m->train_world,
                                 .infer_world = m->infer_world,
                                 .rounds = m->rounds,
-                                .max_ops = 64,
+                                .max_ops = 1024,
                                 .staging_limit = 1 << 20,
                                 .chunk = 64};
-  struct mk_buf *sections[] = {&m->strings, &m->inputs, &m->files,   &m->tensors, &m->dims,     &m->ranks, &m->classes,
-                               &m->entries, &m->pieces, &m->ploops,  &m->buffers, &m->slots,    &m->rankmaps, &m->holds};
+  struct mk_buf *sections[] = {&m->strings, &m->inputs, &m->files,  &m->tensors, &m->dims,  &m->ranks,    &m->classes,
+                               &m->entries, &m->pieces, &m->ploops, &m->buffers, &m->slots, &m->rankmaps, &m->holds};
   for (int i = 0; i < 14; i++) set(&g, (enum rsp_section_kind)i, sections[i]);
   g.sections[RSP_SEC_SUMMARY] = &m->summary;
   g.counts[RSP_SEC_SUMMARY] = 1;
@@ -307,8 +310,8 @@ void maker_plan(uint64_t seed, void **bytes, size_t *size) {
   build(&m, bytes, size);
   for (uint32_t r = 0; r < m.world; r++) {
     struct mk_slice *s = &m.slices[r];
-    struct mk_buf *all[] = {&s->names, &s->files, &s->buffers, &s->dims,    &s->zeros, &s->zloops,
-                            &s->bodies, &s->descs, &s->loops,  &s->streams, &s->parts};
+    struct mk_buf *all[] = {&s->names,  &s->files, &s->buffers, &s->dims,    &s->zeros, &s->zloops,
+                            &s->bodies, &s->descs, &s->loops,   &s->streams, &s->parts};
     for (int i = 0; i < 11; i++) free(all[i]->at);
   }
   free(m.slices);

@@ -33,8 +33,8 @@ struct mk_slice {
 
 struct mk {
   uint64_t state;
-  struct mk_buf strings, inputs, files, tensors, dims, ranks, classes, entries, pieces, ploops, buffers, slots, rankmaps,
-      holds;
+  struct mk_buf strings, inputs, files, tensors, dims, ranks, classes, entries, pieces, ploops, buffers, slots,
+      rankmaps, holds;
   struct rsp_summary summary;
   uint32_t world, train_world, infer_world, rounds;
   bool relays;

@@ -44,7 +44,9 @@ static struct end end_of(const struct mk *m, uint32_t gid, uint64_t element, con
   return (struct end){gid, (int64_t)(element * rsp_dtype_bytes(b->dtype)), b->dtype, e->op, e->constant, false};
 }
 
-static uint32_t world_of(const struct mk *m, uint32_t side, uint32_t side_rank) { return m->world_of[side][side_rank]; }
+static uint32_t world_of(const struct mk *m, uint32_t side, uint32_t side_rank) {
+  return m->world_of[side][side_rank];
+}
 
 // A training place of the element: on `rank` itself if there is one, else one of all holders.
 static bool find_source(struct mk *m, uint32_t rank, uint32_t tensor, uint64_t index, uint32_t pick, struct item *item,
@@ -195,7 +197,8 @@ static size_t join_runs(struct item *x, size_t count) {
     if (t) {
       struct item one = *t;
       one.run = 1;
-      int64_t s = (int64_t)(t->run * rsp_dtype_bytes(t->src.dtype)), d = (int64_t)(t->run * rsp_dtype_bytes(t->dst.dtype));
+      int64_t s = (int64_t)(t->run * rsp_dtype_bytes(t->src.dtype)),
+              d = (int64_t)(t->run * rsp_dtype_bytes(t->dst.dtype));
       if (alike(&one, &x[i]) && t->src.ref == x[i].src.ref && t->dst.ref == x[i].dst.ref &&
           t->src.off + s == x[i].src.off && t->dst.off + d == x[i].dst.off) {
         t->run++;
@@ -263,8 +266,7 @@ static void add_desc(struct mk_slice *s, const struct flows *f, const struct ite
 static void add_body(struct flows *f, struct mk_slice *s, const struct item *items, size_t count, uint64_t elems,
                      uint64_t cut, bool source) {
   uint64_t body = s->bodies.count;
-  MK_PUSH(&s->bodies, struct rsp_body,
-          {s->descs.count, count, elems, (uint32_t)rsp_dtype_bytes(items[0].wire), 0});
+  MK_PUSH(&s->bodies, struct rsp_body, {s->descs.count, count, elems, (uint32_t)rsp_dtype_bytes(items[0].wire), 0});
   for (size_t i = 0; i < count; i++) add_desc(s, f, &items[i], source);
   if (cut) MK_PUSH(&s->parts, struct rsp_part, {body, 0, cut});
   MK_PUSH(&s->parts, struct rsp_part, {body, cut, elems});
@@ -327,7 +329,8 @@ static void number_links(struct flows *f) {
 
 static void add_tables(struct mk *m, uint32_t rank) {
   struct mk_slice *s = &m->slices[rank];
-  for (uint32_t i = 0; i < 2; i++) MK_ADD(&s->files, struct rsp_str, mk_string(&s->names, i ? "infer.layout" : "train.layout"));
+  for (uint32_t i = 0; i < 2; i++)
+    MK_ADD(&s->files, struct rsp_str, mk_string(&s->names, i ? "infer.layout" : "train.layout"));
   for (uint32_t gid = 0; gid < m->buffers.count; gid++) {
     const struct rsp_buffer *b = MK_AT(m->buffers, struct rsp_buffer, gid);
     const struct rsp_rank *r = MK_AT(m->ranks, struct rsp_rank, rank);
@@ -338,7 +341,8 @@ static void add_tables(struct mk *m, uint32_t rank) {
     size_t size = rsp_dtype_bytes(b->dtype);
     char name[64] = "";
     memcpy(name, (char *)m->strings.at + b->name.off, b->name.len);
-    struct rsp_sbuffer x = {.name = mk_string(&s->names, name), .gid = gid, .side = b->side, .dtype = b->dtype, .ndim = 1};
+    struct rsp_sbuffer x = {
+        .name = mk_string(&s->names, name), .gid = gid, .side = b->side, .dtype = b->dtype, .ndim = 1};
     x.dims = s->dims.count;
     x.bytes = count * size;
     x.file = b->file;
@@ -361,9 +365,12 @@ static void add_tables(struct mk *m, uint32_t rank) {
 static void count_link(struct mk *m, const struct link *l) {
   const struct rsp_rank *ranks = m->ranks.at;
   struct rsp_summary *s = &m->summary;
-  if (l->src == l->dst) s->local_bytes += l->bytes;
-  else if (ranks[l->src].domain == ranks[l->dst].domain) s->nvlink_bytes += l->bytes;
-  else s->network_bytes += l->bytes;
+  if (l->src == l->dst)
+    s->local_bytes += l->bytes;
+  else if (ranks[l->src].domain == ranks[l->dst].domain)
+    s->nvlink_bytes += l->bytes;
+  else
+    s->network_bytes += l->bytes;
   for (size_t i = 0; i < l->items.count; i++) {
     const struct item *x = MK_AT(l->items, struct item, i);
     s->elements++;

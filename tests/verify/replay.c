@@ -35,8 +35,8 @@ struct flow { // a stream, element by element
 
 struct rank {
   struct rsp_program program;
-  struct sym **buffers;  // by gid; NULL if not held
-  uint64_t *sizes;       // elements
+  struct sym **buffers; // by gid; NULL if not held
+  uint64_t *sizes;      // elements
   struct cell *staging;
   struct flow *flows;
 };
@@ -48,9 +48,13 @@ struct run {
   const char *wrong;
 };
 
-static bool same(const struct sym *a, const struct sym *b) { return !memcmp(a, b, sizeof *a); }
+static bool same(const struct sym *a, const struct sym *b) {
+  return !memcmp(a, b, sizeof *a);
+}
 
-static struct sym garbage(void) { return (struct sym){.kind = SYM_GARBAGE}; }
+static struct sym garbage(void) {
+  return (struct sym){.kind = SYM_GARBAGE};
+}
 
 static uint32_t bits(float f) {
   uint32_t b;
@@ -173,8 +177,10 @@ static void set_buffer(struct run *run, uint32_t rank, uint32_t gid) {
   if (!specify(plan, b, e, r->buffers[gid])) run->wrong = "the specification is broken";
   for (uint64_t i = 0; i < e->elems; i++) {
     struct sym *s = &r->buffers[gid][i];
-    if (b->side == RSP_INFER) *s = (struct sym){.kind = SYM_POISON};
-    else if (s->kind == SYM_ELEMENT) run->held[s->tensor][s->index] = 1;
+    if (b->side == RSP_INFER)
+      *s = (struct sym){.kind = SYM_POISON};
+    else if (s->kind == SYM_ELEMENT)
+      run->held[s->tensor][s->index] = 1;
   }
 }
 
@@ -241,7 +247,8 @@ static void write_cells(struct cell *c, uint32_t wire, struct sym s) {
 // What an element is on the wire.
 static struct sym take(struct run *run, struct rank *r, const struct elem *e) {
   const struct rsp_desc *d = e->desc;
-  if (d->space == RSP_SPACE_STREAM) return read_cells(&r->staging[staging_at(&r->program.streams[e->ref], e->off)], e->wire);
+  if (d->space == RSP_SPACE_STREAM)
+    return read_cells(&r->staging[staging_at(&r->program.streams[e->ref], e->off)], e->wire);
   struct sym s = r->buffers[e->ref][e->off / rsp_dtype_bytes(d->buf_dtype)];
   if (run->plan->buffers[e->ref].side != RSP_TRAIN || s.kind != SYM_ELEMENT) return garbage();
   uint32_t dtype = run->plan->tensors[s.tensor].dtype, constant = d->op == RSP_OP_ADD ? bits(d->constant) : 0;
@@ -348,8 +355,10 @@ static void phase(struct run *run, int64_t p, int order) {
       continue;
     }
     for (uint32_t w = 0; w < run->plan->header->world && !run->wrong; w++) {
-      if (*step == 'p') pack(run, &run->ranks[w], p);
-      else unpack(run, &run->ranks[w], p - 2);
+      if (*step == 'p')
+        pack(run, &run->ranks[w], p);
+      else
+        unpack(run, &run->ranks[w], p - 2);
     }
   }
 }
@@ -447,7 +456,8 @@ static void judge_summary(struct run *run, struct count count) {
     for (uint64_t n = 0; n < run->ranks[w].program.slice->streams.count; n++) {
       const struct rsp_stream *x = run->ranks[w].flows[n].s;
       if (x->dir == RSP_DIR_SELF_SRC) local += x->bytes;
-      if (x->dir == RSP_DIR_OUT) *(plan->ranks[w].domain == plan->ranks[x->peer].domain ? &nvlink : &network) += x->bytes;
+      if (x->dir == RSP_DIR_OUT)
+        *(plan->ranks[w].domain == plan->ranks[x->peer].domain ? &nvlink : &network) += x->bytes;
     }
     bool first = true;
     for (uint32_t v = 0; v < w; v++) first &= plan->ranks[v].domain != plan->ranks[w].domain;

@@ -19,9 +19,9 @@ static uint64_t draw(uint64_t below) {
 enum { REACH = 4096 }; // positions -REACH .. REACH
 
 struct census {
-  unsigned count[2 * REACH];   // how often a position is there
-  int64_t second[2 * REACH];   // sum of another function there
-  int64_t value[2 * REACH];    // sum of the value there
+  unsigned count[2 * REACH]; // how often a position is there
+  int64_t second[2 * REACH]; // sum of another function there
+  int64_t value[2 * REACH];  // sum of the value there
 };
 
 static struct census whole, inside, outside;
