@@ -15,6 +15,10 @@
 
 enum { CAP = 20, SHOWN_MAX = 160, NAME_MAX_SHOWN = 4096 };
 
+struct renderings {
+  RSC_VEC(const char *);
+};
+
 struct rsc_diag {
   struct rsc_arena *arena;
   const struct rsc_sources *sources;
@@ -25,6 +29,7 @@ struct rsc_diag {
   enum rsc_severity severity;
   enum rsc_code code;
   size_t errors, stage_errors, stage_warnings;
+  struct renderings delivered; /* in this stage: a file that both sides read is wrong once */
 };
 
 struct rsc_diag *rsc_diag_new(struct rsc_arena *arena, const struct rsc_sources *sources, rsc_diag_fn fn, void *user) {
@@ -61,10 +66,18 @@ static void __attribute__((format(printf, 2, 3))) put_f(struct rsc_diag *diag, c
   va_end(args);
 }
 
+static bool is_new(struct rsc_diag *diag) {
+  for (size_t i = 0; i < diag->delivered.len; i++) {
+    if (!strcmp(diag->delivered.at[i], diag->at)) return false;
+  }
+  *RSC_PUSH(diag->arena, &diag->delivered) = rsc_arena_strdup(diag->arena, diag->at, diag->len);
+  return true;
+}
+
 static void deliver(struct rsc_diag *diag) {
   if (diag->held && diag->fn) {
     diag->at[diag->len] = 0;
-    diag->fn(diag->user, diag->severity, diag->code, diag->at);
+    if (is_new(diag)) diag->fn(diag->user, diag->severity, diag->code, diag->at);
   }
   diag->held = false;
   diag->len = 0;
@@ -177,6 +190,7 @@ bool rsc_diag_flush(struct rsc_diag *diag) {
   bool clean = diag->stage_errors == 0;
   diag->stage_errors = diag->stage_warnings = 0;
   diag->dropped = false;
+  diag->delivered.len = 0;
   return clean;
 }
 

@@ -177,7 +177,10 @@ static struct rsc_item constant_item(struct rsc_resolver *r, const struct rsc_co
 static void take_catalogue(struct rsc_resolver *r, const char *path, char *text, size_t len) {
   struct rsc_catalogue catalogue = {0};
   int index = add_source(r, path, text, len);
-  if (!rsc_catalogue_read(r->arena, r->sources, r->diag, index, &catalogue)) return;
+  if (!rsc_catalogue_read(r->arena, r->sources, r->diag, index, &catalogue)) {
+    r->stop = true; /* its tensors and constants would be missing everywhere */
+    return;
+  }
   RSC_RESERVE(r->arena, &r->tensors, r->tensors.len + (size_t)catalogue.tensor_count);
   for (int64_t i = 0; i < catalogue.tensor_count; i++) {
     if (!rsc_declare(r, &catalogue.tensors[i])) break;
@@ -201,6 +204,8 @@ void rsc_run_model(struct rsc_resolver *r, const struct rsc_ast *s) {
     rsc_fail(r, RSC_NAME_EMPTY, span, "the name of a file is not empty");
   else if (find(r, rsc_arena_strdup(r->arena, name.u.str, name.len), span, &found, &text, &len))
     take_catalogue(r, found, text, len);
+  else
+    r->stop = true;
 }
 
 bool rsc_load_model(struct rsc_resolver *r, const char *path) {

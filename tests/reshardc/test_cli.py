@@ -154,6 +154,11 @@ def rejects(c):
     c.want(2, ["missing", "No such file"], "t", "i", "-o", "p", "--model=missing")
     c.want(2, ["missing", "No such file"], "t", "i", "-o", "p", "--cluster=missing")
     c.want(1, ["inc:1:", "missing"], c.write("inc", 'include "missing";\n' + TRAIN), "i", "-o", "p")
+    c.write("m.yaml", MODEL.replace("f32", "f33"))
+    for side, text in (("t2", TRAIN), ("i2", INFER)):
+        c.write(side, 'model "m.yaml";\n' + "\n".join(text.splitlines()[1:]))
+    _, err = c.want(1, "m.yaml:2:8: error[RS0320]", "t2", "i2", "-o", "p")
+    check(err.count("error[") == 1, "a model that both sides read is wrong once", err)
     c.want(1, "", "t", "bad", "-o", "never")
     check(not os.path.exists(c.path("never")), "no plan after a refusal")
 
