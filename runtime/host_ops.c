@@ -182,7 +182,8 @@ bool rsr_ops_add(struct rsr_ops *ops, const struct rsr_nest *nest) {
 }
 
 void rsr_ops_run(const struct rsr_ops *ops, const struct rsr_op *op) {
-  run_nest(op->dst, op->src, ops->loops + op->loops, op->loop_count, op->run, &ops->convs[2 * op->conv], ops->flags);
+  const struct rsk_loop *loops = op->loop_count > 0 ? ops->loops + op->loops : NULL;
+  run_nest(op->dst, op->src, loops, op->loop_count, op->run, &ops->convs[2 * op->conv], ops->flags);
 }
 
 void rsr_ops_free(struct rsr_ops *ops) {

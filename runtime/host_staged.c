@@ -7,31 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/host.h"
+#include "runtime/host_staged.h"
 
 #define GUARD_BYTES 64u
 #define GUARD_VALUE 0xa5
-#define POISON 0xcb
-
-static bool active_in(const struct rsr_port *port, uint32_t round, uint64_t *turn) {
-  const struct rsp_stream *stream = port->stream;
-  if (round < stream->round0 || (round - stream->round0) % stream->step != 0) return false;
-  *turn = (round - stream->round0) / stream->step;
-  return *turn < port->active;
-}
-
-static uint64_t turn_bytes(const struct rsp_stream *stream, uint64_t turn) {
-  uint64_t left = stream->bytes - turn * stream->quantum;
-  return left < stream->quantum ? left : stream->quantum;
-}
-
-static unsigned char *slot_of(const struct rsr_host *host, const struct rsp_stream *stream, uint64_t turn) {
-  return host->staging + stream->stage_off + turn % stream->slots * stream->slot_stride;
-}
-
-static uint64_t time_of(const struct rsr_host *host, const struct rsp_program *program, uint32_t round) {
-  return host->refit * ((uint64_t)program->slice->rounds + 1) + round + 1;
-}
 
 /* ---- set-up ------------------------------------------------------------------------------------------------------ */
 
@@ -46,7 +25,7 @@ static uint64_t most_messages(const struct rsp_program *program, const struct rs
   uint64_t most = 0;
   for (uint64_t turn = 0; turn < rsp_stream_rounds(stream); turn++) {
     uint64_t count = 0;
-    for (uint64_t left = turn_bytes(stream, turn); left > 0;) {
+    for (uint64_t left = rsr_turn_bytes(stream, turn); left > 0;) {
       struct rsr_span span = rsr_take(program, &cursor, left);
       count += runs_in(&span);
       left -= span.bytes;
@@ -75,7 +54,7 @@ static bool open_staging(struct reshard_context *context, uint64_t bytes) {
   host->staging = host->staging_block + 4096;
   if (context->config.flags & RESHARD_GUARD) {
     memset(host->staging - GUARD_BYTES, GUARD_VALUE, GUARD_BYTES);
-    memset(host->staging, POISON, bytes);
+    memset(host->staging, RSR_POISON, bytes);
     memset(host->staging + bytes, GUARD_VALUE, GUARD_BYTES);
   }
   return true;
@@ -137,10 +116,6 @@ static void dawdle(struct reshard_context *context) {
   if (host->random != 0 && random_of(host) % 4 == 0) rsr_host_pause(context, (double)(random_of(host) % 300) * 1e-6);
 }
 
-static void moved(struct rsr_host *host) {
-  atomic_fetch_add(&host->group->progress, 1);
-}
-
 /* ---- pack and unpack --------------------------------------------------------------------------------------------- */
 
 /* What came in goes out again: run by run, as a run may cross the messages in which it came. */
@@ -156,7 +131,7 @@ static void pack_relay(struct reshard_context *context, const struct rsr_span *s
     uint64_t off = rsr_locate(program, desc, at).off;
     for (uint64_t left = elems * unit; left > 0;) {
       uint64_t in_slot = in->quantum - off % in->quantum, bytes = left < in_slot ? left : in_slot;
-      memcpy(wire, slot_of(host, in, off / in->quantum) + off % in->quantum, bytes);
+      memcpy(wire, rsr_stage_slot(host, in, off / in->quantum) + off % in->quantum, bytes);
       wire += bytes;
       off += bytes;
       left -= bytes;
@@ -227,8 +202,8 @@ static enum reshard_status no_such_conversion(struct reshard_context *context, c
 
 static enum reshard_status pack_port(struct reshard_context *context, struct rsr_port *port, uint64_t turn,
                                      uint32_t round, struct reshard_fault *fault) {
-  unsigned char *wire = slot_of(rsr_host_of(context), port->stream, turn);
-  for (uint64_t left = turn_bytes(port->stream, turn); left > 0;) {
+  unsigned char *wire = rsr_stage_slot(rsr_host_of(context), port->stream, turn);
+  for (uint64_t left = rsr_turn_bytes(port->stream, turn); left > 0;) {
     struct rsr_span span = rsr_take(&context->slice.program, &port->cursor, left);
     if (!pack_span(context, &span, wire)) return no_such_conversion(context, span.desc, round, fault);
     wire += span.bytes;
@@ -239,20 +214,20 @@ static enum reshard_status pack_port(struct reshard_context *context, struct rsr
 
 static enum reshard_status unpack_port(struct reshard_context *context, struct rsr_port *port, uint64_t turn,
                                        uint32_t round, struct reshard_fault *fault) {
-  unsigned char *slot = slot_of(rsr_host_of(context), port->stream, turn), *wire = slot;
-  for (uint64_t left = turn_bytes(port->stream, turn); left > 0;) {
+  unsigned char *slot = rsr_stage_slot(rsr_host_of(context), port->stream, turn), *wire = slot;
+  for (uint64_t left = rsr_turn_bytes(port->stream, turn); left > 0;) {
     struct rsr_span span = rsr_take(&context->slice.program, &port->cursor, left);
     if (!unpack_span(context, &span, wire)) return no_such_conversion(context, span.desc, round, fault);
     wire += span.bytes;
     left -= span.bytes;
   }
-  if ((context->config.flags & RESHARD_GUARD) && !port->is_read) memset(slot, POISON, (size_t)(wire - slot));
+  if ((context->config.flags & RESHARD_GUARD) && !port->is_read) memset(slot, RSR_POISON, (size_t)(wire - slot));
   return RESHARD_OK;
 }
 
 static enum reshard_status copy_port(struct reshard_context *context, struct rsr_port *port, uint64_t turn,
                                      uint32_t round, struct reshard_fault *fault) {
-  for (uint64_t left = turn_bytes(port->stream, turn); left > 0;) {
+  for (uint64_t left = rsr_turn_bytes(port->stream, turn); left > 0;) {
     struct rsr_span from = rsr_take(&context->slice.program, &port->twin, left);
     struct rsr_span to = rsr_take(&context->slice.program, &port->cursor, left);
     if (!copy_span(context, &from, &to)) return no_such_conversion(context, to.desc, round, fault);
@@ -268,9 +243,9 @@ static enum reshard_status pack(struct reshard_context *context, uint32_t round,
   for (uint64_t s = 0; s < host->port_count && status == RESHARD_OK; s++) {
     struct rsr_port *port = &host->ports[s];
     if (port->stream->dir != RSP_DIR_OUT || port->stream->kind != RSP_KIND_STAGED) continue;
-    if (!active_in(port, round, &turn)) continue;
+    if (!rsr_active_in(port, round, &turn)) continue;
     status = pack_port(context, port, turn, round, fault);
-    moved(host);
+    rsr_moved(host);
   }
   return status;
 }
@@ -281,7 +256,7 @@ static enum reshard_status unpack(struct reshard_context *context, uint32_t roun
   uint64_t turn;
   for (uint64_t s = 0; s < host->port_count && status == RESHARD_OK; s++) {
     struct rsr_port *port = &host->ports[s];
-    if (!active_in(port, round, &turn)) continue;
+    if (!rsr_active_in(port, round, &turn)) continue;
     if (port->stream->dir == RSP_DIR_IN && port->stream->kind == RSP_KIND_STAGED) {
       status = unpack_port(context, port, turn, round, fault);
     } else if (port->stream->dir == RSP_DIR_SELF_DST) {
@@ -289,139 +264,7 @@ static enum reshard_status unpack(struct reshard_context *context, uint32_t roun
     } else {
       continue;
     }
-    moved(host);
-  }
-  return status;
-}
-
-/* ---- exchange ---------------------------------------------------------------------------------------------------- */
-
-/* The messages of a turn of a direct stream: its runs, in order. Calls visit(arg, address, bytes) until it says no. */
-static bool each_run(const struct rsr_slice *slice, struct rsr_port *port, uint64_t turn,
-                     bool (*visit)(void *arg, unsigned char *address, uint64_t bytes), void *arg) {
-  const struct rsp_program *program = &slice->program;
-  for (uint64_t left = turn_bytes(port->stream, turn); left > 0;) {
-    struct rsr_span span = rsr_take(program, &port->cursor, left);
-    uint64_t unit = span.bytes / (span.end - span.first);
-    for (uint64_t at = span.first; at < span.end;) {
-      uint64_t in_run = span.desc->run - at % span.desc->run;
-      uint64_t elems = in_run < span.end - at ? in_run : span.end - at;
-      struct rsr_spot spot = rsr_locate(program, span.desc, at);
-      if (!visit(arg, rsr_address(slice, spot.ref) + spot.off, elems * unit)) return false;
-      at += elems;
-    }
-    left -= span.bytes;
-  }
-  return true;
-}
-
-static bool add_message(void *arg, unsigned char *address, uint64_t bytes) {
-  struct rsr_channel *channel = arg;
-  if (channel->count == channel->room) return false;
-  channel->messages[channel->count++] = (struct rsr_message){address, bytes};
-  return true;
-}
-
-static void post(struct reshard_context *context, uint32_t round) {
-  struct rsr_host *host = rsr_host_of(context);
-  uint64_t turn;
-  for (uint64_t s = 0; s < host->port_count; s++) {
-    struct rsr_port *port = &host->ports[s];
-    if (port->stream->dir != RSP_DIR_OUT || !active_in(port, round, &turn)) continue;
-    port->own.count = 0;
-    if (port->stream->kind == RSP_KIND_STAGED) {
-      add_message(&port->own, slot_of(host, port->stream, turn), turn_bytes(port->stream, turn));
-    } else {
-      each_run(&context->slice, port, turn, add_message, &port->own);
-    }
-    atomic_store(&port->own.posted, time_of(host, &context->slice.program, round));
-    rsr_host_ring(host->group, port->stream->peer);
-  }
-}
-
-struct receipt {
-  const struct rsr_channel *channel;
-  uint64_t index, bytes; /* of the message that is taken; what this end wants */
-};
-
-static bool take_message(void *arg, unsigned char *address, uint64_t bytes) {
-  struct receipt *receipt = arg;
-  const struct rsr_channel *channel = receipt->channel;
-  receipt->bytes = bytes;
-  if (receipt->index == channel->count || channel->messages[receipt->index].bytes != bytes) return false;
-  memcpy(address, channel->messages[receipt->index].ptr, bytes);
-  receipt->index++;
-  return true;
-}
-
-static enum reshard_status unequal(struct reshard_context *context, const struct rsr_port *port, uint32_t round,
-                                   const struct receipt *receipt, struct reshard_fault *fault) {
-  uint64_t sent = receipt->index < receipt->channel->count ? receipt->channel->messages[receipt->index].bytes : 0;
-  rsr_fault(
-      fault, RESHARD_BAD_PLAN,
-      "round %u: message %llu from world rank %u to %u has %llu bytes, the receiver wants %llu; run `reshard verify`",
-      round, (unsigned long long)receipt->index, port->stream->peer, context->world_rank, (unsigned long long)sent,
-      (unsigned long long)receipt->bytes);
-  fault->peer = port->stream->peer;
-  fault->round = round;
-  return RESHARD_BAD_PLAN;
-}
-
-/* The buffer that the turn begins with, for faults. */
-static void name_buffer(const struct reshard_context *context, const struct rsr_port *port,
-                        struct reshard_fault *fault) {
-  const struct rsp_program *program = &context->slice.program;
-  struct rsr_cursor cursor = port->cursor;
-  if (!cursor.inside && cursor.part == port->stream->parts + port->stream->part_count) return;
-  struct rsr_span span = rsr_take(program, &cursor, 8);
-  if (span.desc->space != RSP_SPACE_BUFFER) return;
-  rsr_fault_at(fault, program, rsp_program_buffer(program, rsr_locate(program, span.desc, span.first).ref));
-}
-
-static enum reshard_status receive(struct reshard_context *context, struct rsr_port *port, uint64_t turn,
-                                   uint32_t round, struct reshard_fault *fault) {
-  struct rsr_host *host = rsr_host_of(context);
-  uint64_t time = time_of(host, &context->slice.program, round);
-  enum reshard_status status =
-      rsr_host_await(context, &port->channel->posted, time, port->stream->peer, round, "receiving", fault);
-  if (status != RESHARD_OK) {
-    name_buffer(context, port, fault);
-    return status;
-  }
-  struct receipt receipt = {port->channel, 0, 0};
-  bool good;
-  if (port->stream->kind == RSP_KIND_STAGED) {
-    good = take_message(&receipt, slot_of(host, port->stream, turn), turn_bytes(port->stream, turn));
-  } else {
-    good = each_run(&context->slice, port, turn, take_message, &receipt);
-  }
-  if (!good || receipt.index != port->channel->count) return unequal(context, port, round, &receipt, fault);
-  moved(host);
-  atomic_store(&port->channel->taken, time);
-  rsr_host_ring(host->group, port->stream->peer);
-  return RESHARD_OK;
-}
-
-/* All receives, then until all sends are taken. */
-static enum reshard_status complete(struct reshard_context *context, uint32_t round, struct reshard_fault *fault) {
-  struct rsr_host *host = rsr_host_of(context);
-  uint64_t turn;
-  enum reshard_status status = RESHARD_OK;
-  for (uint64_t s = 0; s < host->port_count && status == RESHARD_OK; s++) {
-    struct rsr_port *port = &host->ports[s];
-    if (port->stream->dir != RSP_DIR_IN || !active_in(port, round, &turn)) continue;
-    status = receive(context, port, turn, round, fault);
-  }
-  for (uint64_t s = 0; s < host->port_count && status == RESHARD_OK; s++) {
-    struct rsr_port *port = &host->ports[s];
-    if (port->stream->dir != RSP_DIR_OUT || !active_in(port, round, &turn)) continue;
-    status = rsr_host_await(context, &port->own.taken, time_of(host, &context->slice.program, round),
-                            port->stream->peer, round, "sending", fault);
-    if (status != RESHARD_OK) {
-      name_buffer(context, port, fault);
-    } else if ((context->config.flags & RESHARD_GUARD) && port->stream->kind == RSP_KIND_STAGED) {
-      memset(slot_of(host, port->stream, turn), POISON, turn_bytes(port->stream, turn));
-    }
+    rsr_moved(host);
   }
   return status;
 }
@@ -456,8 +299,8 @@ static enum reshard_status act(struct reshard_context *context, enum action acti
     break;
   }
   if (phase < 1 || phase > rounds) return RESHARD_OK;
-  if (!post_first) post(context, (uint32_t)(phase - 1));
-  return complete(context, (uint32_t)(phase - 1), fault);
+  if (!post_first) rsr_post(context, (uint32_t)(phase - 1));
+  return rsr_complete(context, (uint32_t)(phase - 1), fault);
 }
 
 static enum reshard_status run_phase(struct reshard_context *context, uint64_t phase, struct reshard_fault *fault) {
@@ -468,7 +311,7 @@ static enum reshard_status run_phase(struct reshard_context *context, uint64_t p
   enum reshard_status status = RESHARD_OK;
   if (phase >= 1 && phase <= context->slice.program.slice->rounds) {
     status = rsr_inject(context, (uint32_t)(phase - 1), fault);
-    if (status == RESHARD_OK && post_first) post(context, (uint32_t)(phase - 1));
+    if (status == RESHARD_OK && post_first) rsr_post(context, (uint32_t)(phase - 1));
   }
   for (uint32_t i = 0; i < 3 && status == RESHARD_OK; i++) status = act(context, order[i], phase, post_first, fault);
   if (status == RESHARD_OK && atomic_load(&host->group->aborted)) status = rsr_host_aborted(host->group, fault);
