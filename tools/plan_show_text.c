@@ -9,7 +9,7 @@
 #include "tools/plan_show.h"
 #include "tools/plan_text.h"
 
-enum { MOST_ROWS = 32 }; // more ranks than these are summed up
+enum { MOST_ROWS = 32 }; // more ranks than these are summed up, more rows of a rank are left to --json
 
 static void show_inputs(const struct rsp_plan *plan) {
   static const char *const kinds[] = {"?", "train", "infer", "model", "cluster", "options"};
@@ -17,7 +17,7 @@ static void show_inputs(const struct rsp_plan *plan) {
     const struct rsp_input *in = &plan->inputs[i];
     char digest[33];
     rsp_id_text(in->digest, digest);
-    printf("  %-9s  %.8s  ", kinds[in->kind], digest);
+    printf("  %-9s  %.8s%s", kinds[in->kind], digest, in->name.len ? "  " : "");
     plan_text_str(stdout, plan->strings, in->name);
     fputc('\n', stdout);
   }
@@ -45,8 +45,8 @@ static void show_link(const char *word, uint64_t bytes, uint64_t all, const char
   static const char bar[] = "##############################";
   char text[32];
   double share = all ? (double)bytes / (double)all : 0;
-  printf("  %-9s  %10s  %5.1f %%  %-30.*s%s\n", word, cli_bytes((double)bytes, text), share * 100,
-         (int)(share * 30 + 0.5), bar, note);
+  printf("  %-9s  %10s  %5.1f %%  %.*s%s\n", word, cli_bytes((double)bytes, text), share * 100, (int)(share * 30 + 0.5),
+         bar, note);
 }
 
 static void show_bytes(const struct rsp_plan *plan) {
@@ -58,10 +58,10 @@ static void show_bytes(const struct rsp_plan *plan) {
   show_link("local", s->local_bytes, all, "");
   show_link("NVLink", s->nvlink_bytes, all, "");
   if (s->network_minimum)
-    snprintf(note, sizeof note, "  %.3f x the minimum, %s", (double)s->network_bytes / (double)s->network_minimum,
+    snprintf(note, sizeof note, "  (%.3f x the minimum, %s)", (double)s->network_bytes / (double)s->network_minimum,
              cli_bytes((double)s->network_minimum, minimum));
   else
-    snprintf(note, sizeof note, "  the minimum is 0 B");
+    snprintf(note, sizeof note, "  (the minimum is 0 B)");
   show_link("network", s->network_bytes, all, note);
   char bound[32], makespan[32];
   printf("\n  %-9s  bound %s, makespan %s simulated by the planner", "time", plan_text_seconds(s->bound_seconds, bound),
@@ -140,38 +140,46 @@ static void show_sums(const struct rsp_plan *plan) {
   printf("\n  One rank: --rank R. All of them: --json.\n");
 }
 
-static void show_rank_details(const struct plan_show *show) {
+static void show_buffer(const struct rsp_program *p, const struct rsp_sbuffer *b) {
+  char text[32];
+  printf("    %s  %9s  %-7s ", b->side == RSP_TRAIN ? "train" : "infer", cli_bytes((double)b->bytes, text),
+         rsp_dtype_word(b->dtype));
+  plan_text_str(stdout, p->names, b->name);
+  plan_text_dims(stdout, p->dims + b->dims, b->ndim);
+  fputs("  ", stdout);
+  plan_text_place(stdout, p->names, p->files[b->file], b->line, b->col);
+  fputc('\n', stdout);
+}
+
+static void show_stream(const struct plan_show *show, const struct rsp_stream *s) {
   static const char *const dirs[] = {"to", "from", "self, source", "self, destination"};
+  uint64_t turns = rsp_stream_rounds(s);
+  char text[32], quantum[32];
+  printf(s->dir <= RSP_DIR_IN ? "    %-4s" : "    %-26s", dirs[s->dir]);
+  if (s->dir <= RSP_DIR_IN)
+    printf(" %5u  %-7s %s", s->peer, plan_link_word(plan_link_of(show->plan, (uint32_t)show->rank, s->peer)),
+           s->kind == RSP_KIND_DIRECT ? "direct" : "staged");
+  printf("  %9s in %llu turn%s of %s, rounds %u", cli_bytes((double)s->bytes, text), (unsigned long long)turns,
+         turns == 1 ? "" : "s", cli_bytes((double)(s->quantum < s->bytes ? s->quantum : s->bytes), quantum), s->round0);
+  if (turns > 1) printf(" to %u", plan_round_of(s, turns - 1));
+  if (s->step > 1 && turns > 1) printf(" by %u", s->step);
+  fputc('\n', stdout);
+}
+
+static void show_rest(uint64_t count) {
+  if (count > MOST_ROWS) printf("    and %llu more; --json lists all\n", (unsigned long long)(count - MOST_ROWS));
+}
+
+static void show_rank_details(const struct plan_show *show) {
   struct rsp_program p;
   rsp_program_of(show->plan, (uint32_t)show->rank, &p);
-  printf("\n  buffers\n");
-  for (uint64_t i = 0; i < p.slice->buffers.count; i++) {
-    const struct rsp_sbuffer *b = &p.buffers[i];
-    char text[32];
-    printf("    %s  %9s  %-7s ", b->side == RSP_TRAIN ? "train" : "infer", cli_bytes((double)b->bytes, text),
-           rsp_dtype_word(b->dtype));
-    plan_text_str(stdout, p.names, b->name);
-    plan_text_dims(stdout, p.dims + b->dims, b->ndim);
-    fputs("  ", stdout);
-    plan_text_place(stdout, p.names, p.files[b->file], b->line, b->col);
-    fputc('\n', stdout);
-  }
-  printf("\n  streams\n");
-  for (uint64_t i = 0; i < p.slice->streams.count; i++) {
-    const struct rsp_stream *s = &p.streams[i];
-    uint64_t turns = rsp_stream_rounds(s);
-    char text[32], quantum[32];
-    printf(s->dir <= RSP_DIR_IN ? "    %-4s" : "    %-26s", dirs[s->dir]);
-    if (s->dir <= RSP_DIR_IN)
-      printf(" %5u  %-7s %s", s->peer, plan_link_word(plan_link_of(show->plan, (uint32_t)show->rank, s->peer)),
-             s->kind == RSP_KIND_DIRECT ? "direct" : "staged");
-    printf("  %9s in %llu turn%s of %s, rounds %u", cli_bytes((double)s->bytes, text), (unsigned long long)turns,
-           turns == 1 ? "" : "s", cli_bytes((double)(s->quantum < s->bytes ? s->quantum : s->bytes), quantum),
-           s->round0);
-    if (turns > 1) printf(" to %u", plan_round_of(s, turns - 1));
-    if (s->step > 1 && turns > 1) printf(" by %u", s->step);
-    fputc('\n', stdout);
-  }
+  uint64_t buffers = p.slice->buffers.count, streams = p.slice->streams.count;
+  printf("\n  %llu buffers\n", (unsigned long long)buffers);
+  for (uint64_t i = 0; i < buffers && i < MOST_ROWS; i++) show_buffer(&p, &p.buffers[i]);
+  show_rest(buffers);
+  printf("\n  %llu streams\n", (unsigned long long)streams);
+  for (uint64_t i = 0; i < streams && i < MOST_ROWS; i++) show_stream(show, &p.streams[i]);
+  show_rest(streams);
 }
 
 static void show_ranks(const struct plan_show *show) {
