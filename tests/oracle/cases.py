@@ -2,7 +2,10 @@
 """A case: the files of a pair and the arguments of its compile; written to and read from a directory."""
 import json
 import os
+import re
+import yaml
 from pair import load_pair
+from syntax import Refuse
 
 
 class Case:
@@ -55,8 +58,22 @@ class Case:
         """The oracle's Pair; raises Refuse."""
         d = d or self.dir or scratch()
         self.write(d)
-        return load_pair(os.path.join(d, self.train), os.path.join(d, self.infer), self.defines,
+        pair = load_pair(os.path.join(d, self.train), os.path.join(d, self.infer), self.defines,
                          [os.path.join(d, x) for x in self.incdirs], [os.path.join(d, x) for x in self.models])
+        if self.cluster:
+            for side in (pair.train, pair.infer):
+                if self.gpus(side.which) < side.world:
+                    raise Refuse('cluster', f'{side.world} ranks')
+        return pair
+
+    def gpus(self, which):
+        """How many GPUs the (generated) cluster gives a side."""
+        doc = yaml.safe_load(self.files[self.cluster])
+        if ':' in doc[which]:
+            return len(doc[which].split(','))
+        per = {h['names'][0]: h['gpus'] for h in doc['hosts']}
+        lo, hi = re.fullmatch(r'\w\[(\d+)-(\d+)\]', doc[which]).groups()
+        return (int(hi) - int(lo) + 1) * per[doc[which][0]]
 
     def arguments(self):
         """Of reshardc, to be run in the case's directory."""

@@ -17,9 +17,9 @@ class Wrong(Exception):
 
 
 class Tools:
-    def __init__(self, bindir, timeout=60, bug=None, nothing=False):
+    def __init__(self, bindir, timeout=60, bug=None, nothing=False, verify=True):
         self.compiler, self.reshard = os.path.join(bindir, 'reshardc'), os.path.join(bindir, 'reshard')
-        self.timeout, self.bug, self.nothing = timeout, bug, nothing
+        self.timeout, self.bug, self.nothing, self.verify = timeout, bug, nothing, verify
         self.env = dict(os.environ, NO_COLOR='1')
 
     def call(self, args, cwd):
@@ -152,6 +152,40 @@ def compare(case, pair, out):
             raise Wrong('files', f'{out}: {n} has extra {sorted(rest)}')
 
 
+def show(tools, case, plan='plan.bin'):
+    rc, out, err = tools.call([tools.reshard, 'show', plan, '--json'], case.dir)
+    if rc:
+        raise Wrong('show', f'exit {rc}: {err[-500:]}')
+    return json.loads(out)
+
+
+def check_show(case, pair, tools):
+    """Coverage, and the bytes that must enter each NVLink domain, counted from the layouts."""
+    s = show(tools, case)
+    wanted = deliveries = 0
+    there, want = {}, {}
+    domain = {w: {r[f'{w}_rank']: r['domain'] for r in s['ranks'] if r[f'{w}_rank'] is not None} for w in ('train', 'infer')}
+    for w, table in (('train', there), ('infer', want)):
+        for h in pair.held[w]:
+            at = h.at[pair.supplied[h.at]]
+            table.setdefault(domain[w][h.rank], []).append(at)
+            if w == 'infer':
+                wanted += len(at) * DTYPES[h.dtype]
+                deliveries += len(at)
+    width = np.array([DTYPES[pair.tensors[n][0]] for n in pair.names] or [0])
+    minimum = 0
+    for d, ats in want.items():
+        at = np.setdiff1d(np.concatenate(ats), np.concatenate(there.get(d, [np.zeros(0, dtype=np.int64)])))
+        minimum += int(width[pair.owner[at]].sum())
+    c, b = s['coverage'], s['bytes']
+    if (c['deliveries'], c['bytes'], b['wanted']) != (deliveries, wanted, wanted):
+        raise Wrong('show', f'{c} {b}: {deliveries} deliveries, {wanted} bytes')
+    if b['network_minimum'] != minimum or b['network'] < minimum:
+        raise Wrong('show', f'{b}: the minimum is {minimum}')
+    if s['train_world'] != pair.train.world or s['infer_world'] != pair.infer.world:
+        raise Wrong('show', f'worlds {s["train_world"]} {s["infer_world"]}')
+
+
 def verdict(case):
     """(Pair, None) or (None, Refuse)"""
     try:
@@ -177,7 +211,9 @@ def check(case, tools, rng, full=True):
         if rc:
             raise Wrong('run', f'{mode}: exit {rc}: {err[-1500:]}')
         compare(case, pair, 'out-' + mode)
-    if full and tools.bug is None:
+    if full and tools.bug is None and rng.random() < 0.25:
+        check_show(case, pair, tools)
+    if full and tools.verify and tools.bug is None:
         rc, out, err = tools.call([tools.reshard, 'verify', 'plan.bin'], case.dir)
         if rc:
             raise Wrong('verify', f'exit {rc}: {out[-500:].decode("utf-8", "replace")}{err[-1000:]}')

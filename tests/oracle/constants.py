@@ -129,6 +129,7 @@ class Constants:
         m = ctx.mention(tensor=x, dtype=dtype, cuts=(), cast=False, op=None, replica=False, ordinal=ctx.count)
         ctx.count += 1
         n = bounded(int(np.prod(shape, dtype=object)) if shape else 1)
+        bounded(max(shape, default=0))
         ctx.note(*(['0-dim'] if not shape else []), *(['zero-size'] if n == 0 else []))
         return Val((np.arange(n, dtype=np.int64) | (m << SHIFT)).reshape(shape), [m])
 
@@ -309,7 +310,7 @@ class Constants:
         t, i = self.table(t, env, ctx), integer(self.ev(i, env, ctx))
         at = 0
         for k, n in enumerate(t):
-            at += integer(n)
+            at = checked(at + integer(n))
             if 0 <= i < at:
                 return k
         raise Refuse('index', 'bucket')

@@ -82,8 +82,8 @@ def apply(bits, src, dst, op, inverse=False):
     """The list of acceptable results: more than one for exp, whose last bit is the library's own."""
     if op is None:
         return [convert(bits, src, dst)]
-    x = to_f64(bits, src).astype(np.float32)
     with np.errstate(all='ignore'):
+        x = to_f64(bits, src).astype(np.float32)
         if op[0] == 'add':
             c = np.float32(op[1])
             y = x - c if inverse else x + c

@@ -29,6 +29,8 @@ class Generator:
                     break
             count = self.rng.choice([None, None, 2, 3, 4, 5]) if np.prod(shape, dtype=int) <= 80 else None
             f = Family(f'{w}.t{i}', count, dtype, shape)
+            if count and np.prod(shape, dtype=int) <= 40 and self.rng.random() < 0.4:
+                f.count, f.inner = self.rng.choice([2, 3]), self.rng.choice([2, 3, 4])
             if count and self.rng.random() < 0.4:
                 f.suffix = self.rng.choice(['.weight', '.w', '_s'])
             self.fams.append(f)
@@ -42,6 +44,10 @@ class Generator:
         dims = ', '.join(s.n(d) for d in f.shape)
         if f.count is None:
             return f'tensor {s.literal_string(f.prefix)} {f.dtype} [{dims}];'
+        if f.inner:
+            v, w = s.fresh('i'), s.fresh('i')
+            name = f'{f.prefix}.{{{v}}}.{{{w}}}{f.suffix}'
+            return f'for {v} in 0..{s.n(f.count)} {{ for {w} in 0..{s.n(f.inner)} {{ tensor "{name}" {f.dtype} [{dims}]; }} }}'
         if self.rng.random() < 0.8:
             v = s.fresh('i')
             return f'for {v} in 0..{s.n(f.count)} {{ tensor "{f.prefix}.{{{v}}}{f.suffix}" {f.dtype} [{dims}]; }}'
@@ -56,7 +62,7 @@ class Generator:
                 over = f'0..{f.count}'
                 if f.count == 3:
                     over = self.rng.choice(['0..CN', '[0, 1, 2]', '0..CN + 0'])
-                y.insert(1, f'for: {{k: {over}}}')
+                y.insert(1, f'for: {{k: {over}}}' if f.inner is None else f'for: {{k: {over}, j: 0..{f.inner}}}')
             out.append('  - {' + ', '.join(y) + '}')
         return '\n'.join(out) + '\n'
 
@@ -184,6 +190,8 @@ class Generator:
             case.args += ['--staging', rng.choice(['4KiB', '16KiB', '64KiB'])]
         if rng.random() < 0.2:
             case.args += ['--max-ops', str(rng.choice([64, 128]))]
+        if rng.random() < 0.2:
+            case.args += ['--chunk', rng.choice(['256', '1KiB', '4KiB', 'AUTO'])]
 
     def cluster(self, worlds, how):
         gpus = self.rng.choice([1, 2, 3, 4, 8])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Grows random values.  In: a Scope (mesh, pins, tensors); out: texts that the oracle accepts there."""
+import re
 import numpy as np
 from oracle import Ctx
 from syntax import Refuse, parse_expr
@@ -149,13 +150,17 @@ class Grower:
         if not v.tmpl or v.tmpl == '\0' or any(b in v.tmpl for b in self.sc.binds):
             return None
         name = self.sg.sugar.fresh('f')
-        body = v.tmpl.replace('\0', 'w_')
-        if not self.sg.try_pre(f'def {name}(w_) = {body};'):
+        body, more, given = v.tmpl.replace('\0', 'w_'), '', ''
+        numbers = [m for m in re.finditer(r'(?<![\w.])\d+(?![\w.])', body)] if '"' not in body else []
+        if numbers and self.rng.random() < 0.4:
+            m = self.rng.choice(numbers)
+            body, more, given = body[:m.start()] + 'k_' + body[m.end():], ', k_', ', ' + m.group()
+        if not self.sg.try_pre(f'def {name}(w_{more}) = {body};'):
             return None
         i = v.tmpl.index('\0')
         leaf = v.text[i:len(v.text) - (len(v.tmpl) - i - 1)]
         self.sg.defs.append(name)
-        return self.sc.make(f'{name}({leaf})', f'{name}(\0)')
+        return self.sc.make(f'{name}({leaf}{given})', f'{name}(\0{given})')
 
     def step_back(self, v):
         return self.wrap(v, '\2[..]')
@@ -364,6 +369,31 @@ class Grower:
             self.n(w.size // max(1, int(np.prod([d for i, d in enumerate(v.shapes[0]) if i != k]))))
         return f'{w.text}[{", ".join(dims)}]'
 
+    def members(self, fam, idx):
+        """All inner members of one member of a family of families."""
+        var = self.sg.sugar.fresh('e')
+        inner = Scope(self.sg, self.sc.mesh, list(self.sc.pins.items()), {**self.sc.binds, var: 0}, self.sc.dtype)
+        gr = Grower(self.g, inner)
+        v = inner.make(fam.text(idx, '{' + var + '}'), '\0')
+        if v and fam.dtype != self.sc.dtype:
+            v = gr.wrap(v, 'cast(\2)')
+            self.sc.stated = True
+        for _ in range(self.rng.choice([0, 1, 1, 2])):
+            w = v and gr.step(v)
+            v = w if w and w.tmpl else v
+        if not v:
+            return None
+        over = f'0..{self.n(fam.inner)}' if self.rng.random() < 0.6 else \
+            self.sg.sugar.table(self.rng.sample(range(fam.inner), fam.inner))
+        if self.rng.random() < 0.3 and v.shapes[0]:
+            return self.sc.make(f'cat({self.rng.randrange(len(v.shapes[0]))}, {var} in {over}, {v.text})')
+        cuts, ds, free = '', [fam.inner] * len(self.sc.coords), self.sc.free(v)
+        self.rng.shuffle(free)
+        while free and self.rng.random() < 0.6:
+            c, ds = self.cut(*free.pop(), ds)
+            cuts += c
+        return self.sc.make(f'stack({var} in {over}{cuts}, {v.text})')
+
     def family(self, depth):
         """stack or cat over the members of a family."""
         fam = self.sg.pick_family(self.sc)
@@ -383,7 +413,7 @@ class Grower:
                 rng_text, idx = f'{self.n(0)}..len({t})', f'{{{t}[{var}]}}'
             else:
                 rng_text = t
-        leaf = fam.text(idx, self.sc)
+        leaf = fam.text(idx)
         first = order[0] if order else 0
         if roll >= 0.2 or order is None:
             inner = Scope(self.sg, self.sc.mesh, list(self.sc.pins.items()), {**self.sc.binds, var: first}, self.sc.dtype)

@@ -60,8 +60,8 @@ class Side:
         return (env, name, value)
 
     def add_tensor(self, name, dtype, shape):
-        if name in self.tensors:
-            raise Refuse('tensor', f'{name} twice')
+        if name in self.tensors or not name:
+            raise Refuse('tensor', f'{name!r} twice, or empty')
         if len(shape) > 8:
             raise Refuse('ndim', name)
         n = 1
@@ -133,6 +133,7 @@ class Side:
             ranks += [integer(x) for x in r]
         if len(ranks) != n or len(set(ranks)) != n or min(ranks) < 0:
             raise Refuse('mesh', f'{name}: {n} coordinates, ranks {ranks}')
+        bounded(max(ranks), 2**31 - 2)
         m = Mesh(name, axes, ranks)
         self.meshes.append(m)
         return self.define(env, name, m)
@@ -196,7 +197,7 @@ class Side:
                 if any(c[a] != k for a, k in b.pins.items()):
                     continue
                 mine = held.setdefault(rank, {})
-                if b.name in mine:
+                if b.name in mine or not b.name:
                     raise Refuse('buffer', f'{b.name} twice on rank {rank}')
                 v, ctx = self.value(b, c)
                 mine[b.name] = (b, self.buffer_dtype(b, v, ctx), v.arr, ctx.ments)
@@ -220,7 +221,7 @@ class Side:
         for m in ms:
             if not m['cast'] and m['dtype'] != dt:
                 raise Refuse('dtype', f'{b.name}: {m["dtype"]} in {dt} without cast')
-            if m['cast']:
+            if m['cast'] and m['dtype'] != dt:
                 src, dst = (m['dtype'], dt) if self.which == 'infer' else (dt, m['dtype'])
                 if dst not in FLOATS or (src not in FLOATS and not src.startswith('f8')):
                     raise Refuse('cast', f'{src} to {dst}')

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Truths about pairs of layouts that hold whatever the layouts are.  Each takes a seed and raises Wrong."""
-import json
 import os
 import random
 import numpy as np
-from check import Wrong, compare, compile_case, read_safetensors, verdict, write_inputs
+from check import Wrong, compare, compile_case, read_safetensors, show, verdict, write_inputs
 from generate import Generator, Plain
 from syntax import DTYPES, parse
 
@@ -22,13 +21,6 @@ def swapped(case):
     other = {'train': 'infer', 'infer': 'train'}
     c.defines = [(f'{other[k.split(".")[0]]}.{k.split(".")[1]}' if '.' in k else k, v) for k, v in case.defines]
     return c
-
-
-def show(tools, case, plan='plan.bin'):
-    rc, out, err = tools.call([tools.reshard, 'show', plan, '--json'], case.dir)
-    if rc:
-        raise Wrong('show', f'exit {rc}: {err[-500:]}')
-    return json.loads(out)
 
 
 def stays(pair):

@@ -44,7 +44,7 @@ def once(case, seed, tools, full=True):
 
 def one(job):
     seed, opt = job
-    tools = Tools(opt.bin, bug=opt.bug, nothing=opt.nothing)
+    tools = Tools(opt.bin, bug=opt.bug, nothing=opt.nothing, verify=not opt.no_verify)
     out = {'seed': seed, 'kind': 'ok', 'cells': set(), 'text': ''}
     try:
         case = make(seed, opt)
@@ -105,7 +105,7 @@ def keep(case, seed, wrong, tools, opt):
 def replay(opt):
     case = Case.read(opt.replay)
     case.dir = scratch()
-    tools = Tools(opt.bin, bug=opt.bug)
+    tools = Tools(opt.bin, bug=opt.bug, verify=not opt.no_verify)
     result, wrong = once(case, case.seed, tools)
     print(wrong or f'agrees: {"refused: " + str(result) if isinstance(result, Refuse) else "accepted"}')
     if opt.keep:
@@ -166,6 +166,7 @@ def main():
     p.add_argument('--dry', action='store_true', help='only generate and evaluate')
     p.add_argument('--bug', type=int, help='compile with this seeded bug; it must be caught')
     p.add_argument('--nothing', action='store_true', help='replay with an executor that does nothing; it must be caught')
+    p.add_argument('--no-verify', action='store_true', help='leave reshard verify out')
     p.add_argument('--replay', metavar='DIR')
     p.add_argument('--keep', action='store_true')
     opt = p.parse_args()

@@ -16,13 +16,16 @@ class Family:
 
     def __init__(self, prefix, count, dtype, shape):
         self.prefix, self.count, self.dtype, self.shape = prefix, count, dtype, shape
-        self.suffix = ''
+        self.suffix, self.inner = '', None
 
     def names(self):
-        return [self.prefix] if self.count is None else [f'{self.prefix}.{i}{self.suffix}' for i in range(self.count)]
+        if self.count is None:
+            return [self.prefix]
+        inner = [''] if self.inner is None else [f'.{j}' for j in range(self.inner)]
+        return [f'{self.prefix}.{i}{j}{self.suffix}' for i in range(self.count) for j in inner]
 
-    def text(self, idx, sc):
-        return f'"{self.prefix}.{idx}{self.suffix}"'
+    def text(self, idx, j=0):
+        return f'"{self.prefix}.{idx}{"" if self.inner is None else f".{j}"}{self.suffix}"'
 
 
 class Item:
@@ -66,8 +69,8 @@ class SideGen:
             if hasattr(sc, 'loop_count') else []
         if loop:
             self.spend(f)
-            return f.text('{' + loop[0] + '}', sc)
-        return f.text(self.n_in_string(self.rng.randrange(f.count)), sc)
+            return f.text('{' + loop[0] + '}', self.rng.randrange(f.inner or 1))
+        return f.text(self.n_in_string(self.rng.randrange(f.count)), self.rng.randrange(f.inner or 1))
 
     def n_in_string(self, i):
         return str(i) if self.rng.random() < 0.7 else '{' + self.sugar.n(i) + '}'
@@ -92,7 +95,7 @@ class SideGen:
         return dst in floats and (src in floats or src.startswith('f8'))
 
     def pick_family(self, sc):
-        fams = [f for f in self.g.fams if f.count and f.count > 0 and f.dtype == sc.dtype and
+        fams = [f for f in self.g.fams if f.count and f.inner is None and f.dtype == sc.dtype and
                 (self.which == 'infer' and not self.plain or not self.budget.get(f.prefix) or
                  not self.plain and self.rng.random() < 0.1)]
         if not fams:
@@ -173,7 +176,7 @@ class SideGen:
         if fam and not self.plain and self.rng.random() < 0.15:
             near = [d for d in ('f16', 'bf16', 'f32', 'f64', 'f8e4m3', 'f8e5m2') if self.castable(fam.dtype, d)]
             dtype = self.rng.choice(near) if near else dtype
-        if fam and fam.count and self.rng.random() < 0.55:
+        if fam and fam.count and (self.rng.random() < 0.55 or fam.inner):
             return self.loop_buffer(fam, mesh, pins, dtype)
         sc = Scope(self, mesh, pins, {}, dtype)
         v = Grower(self.g, sc).grow(self.rng.choice([0, 1, 1, 2]))
@@ -185,40 +188,76 @@ class SideGen:
         """One statement per member: for l { on m[...] { buffer "b.{l}" = ...; } }, perhaps spread over an axis."""
         var = self.sugar.fresh('l')
         n, name = fam.count, self.new_name()
+        if fam.inner is None and self.rng.random() < 0.12:
+            return self.name_loop(fam, mesh, pins, dtype, var, name)
         free = [(a, k) for a, k in mesh.axes if a not in dict(pins)]
-        spread = free and self.rng.random() < 0.4 and n > 0
-        vals = {var: 0}
-        local = '{' + var + '}'
-        extra = []
-        if spread:
-            a, k = self.rng.choice(free)
-            st = self.sugar.table([1 + (n - 1 if i == 0 else 0) for i in range(1)] if k == 1 else
-                                  Grower.parts(self, n, k), named=True)
-            where = f'bucket({st}, {var})'
-            if self.rng.random() < 0.3:
-                where = f'{var} % {self.sugar.n(k, True)}'
-            elif self.rng.random() < 0.6:
-                local = f'{{{var} - start({st}, bucket({st}, {var}))}}'
+        loops, binds, local, extra, sub = [(var, n)], {var: 0}, '{' + var + '}', [], 0
+        if free and self.rng.random() < 0.4:
+            a, k = free.pop(self.rng.randrange(len(free)))
+            where, local = self.spread(var, n, k, local)
             extra = [(a, where)]
-        inner = [(a, c) for a, c in pins]
-        sc = Scope(self, mesh, inner + [(a, 0) for a, _ in extra], vals, dtype)
+        if fam.inner and self.rng.random() < 0.4:
+            sub = self.sugar.fresh('l')
+            loops, binds[sub] = loops + [(sub, fam.inner)], 0
+            where, inner_local = f'0', '{' + sub + '}'
+            if free and self.rng.random() < 0.6:
+                a, k = free.pop(self.rng.randrange(len(free)))
+                where, inner_local = self.spread(sub, fam.inner, k, inner_local)
+                extra.append((a, where))
+            local = f'{local}.{inner_local}'
+        sc = Scope(self, mesh, pins + [(a, 0) for a, _ in extra], binds, dtype)
         sc.loop_count = n
         gr = Grower(self.g, sc)
         self.spend(fam)
         sc.used.add(fam.prefix)
-        v = sc.make(fam.text('{' + var + '}', sc), '\0')
+        if fam.inner and not sub:
+            v = gr.members(fam, '{' + var + '}')
+        else:
+            v = sc.make(fam.text('{' + var + '}', '{' + str(sub) + '}'), '\0')
+            if v and fam.dtype != dtype:
+                v = gr.wrap(v, 'cast(\2)')
+                sc.stated = True
         if not v:
             return
-        if fam.dtype != dtype:
-            v = gr.wrap(v, 'cast(\2)')
-            sc.stated = True
         for _ in range(self.rng.choice([0, 1, 1, 2, 3])):
             v = gr.step(v) or v
-        if self.rng.random() < 0.3 and v.shapes[0]:
+        if self.rng.random() < 0.3 and v.shapes[0] and not self.plain:
             k = self.rng.randrange(len(v.shapes[0]))
             w = gr.mate(v, k)
             v = (w and sc.make(f'cat({k}, {v.text}, {w})')) or v
-        self.emit(sc, v, f'{name}.{local}', pins, [(var, n)], extra)
+        self.emit(sc, v, f'{name}.{local}', pins, loops, extra)
+
+    def spread(self, var, n, k, local):
+        """Which coordinate of an axis of size k holds member var, and its number there."""
+        st = self.sugar.table(Grower.parts(self, n, k), named=True)
+        roll = self.rng.random()
+        if roll < 0.3:
+            return f'{var} % {self.sugar.n(k, True)}', local
+        if roll < 0.7:
+            local = f'{{{var} - start({st}, bucket({st}, {var}))}}'
+        return f'bucket({st}, {var})', local
+
+    def name_loop(self, fam, mesh, pins, dtype, var, name):
+        """for n in tensors("glob"): the names themselves are the loop."""
+        sc = Scope(self, mesh, pins, {var: unescape(fam.names()[0])}, dtype)
+        gr = Grower(self.g, sc)
+        v = sc.make(var, '\0')
+        if v and fam.dtype != dtype:
+            v = gr.wrap(v, 'cast(\2)')
+            sc.stated = True
+        if not v:
+            return
+        self.spend(fam)
+        sc.used.add(fam.prefix)
+        for _ in range(self.rng.choice([0, 1, 1, 2])):
+            v = gr.step(v) or v
+        glob = self.rng.choice([fam.prefix + '.*', fam.prefix + '.?' + fam.suffix,
+                                fam.prefix + '.[0123456789]*'])
+        over = f'tensors("{glob}")'
+        if self.rng.random() < 0.3:
+            t = self.sugar.fresh('T')
+            over = f'[{t} for {t} in {over} if len({t}) > 0]'
+        self.emit(sc, v, f'{name}.{{{var}}}', pins, [(var, over)])
 
     def emit(self, sc, v, name, pins, loops, extra=()):
         dtype = f' {sc.dtype}' if sc.stated or self.rng.random() < 0.15 or not v.ments else ''
@@ -230,6 +269,11 @@ class SideGen:
             if v.tmpl and v.tmpl[0] == '\0' and v.tmpl[1:] == rest and rest.count('[') <= 1 + rest.count(':[') and \
                     self.fresh_name(leaf) and '{' not in leaf:
                 stmt = f'buffer {leaf}{rest};'
+        if stmt.endswith(' = \1;') and v.tmpl and v.tmpl.startswith('\0') and self.rng.random() < 0.08:
+            z = self.sugar.fresh('z')
+            leaf = v.text[:len(v.text) - len(v.tmpl) + 1]
+            if leaf.startswith('"'):
+                stmt, v.text = f'let {z} = {leaf}; {stmt}', z + v.tmpl[1:]
         pin = [f'{a} = {self.sugar.n(c)}' for a, c in pins] + [f'{a} = {w}' for a, w in extra]
         self.rng.shuffle(pin)
         m = sc.mesh.name
@@ -240,15 +284,16 @@ class SideGen:
             stmt = f'if {self.sugar.n(1)} {{ {stmt} }} else {{ buffer "never" = "never"; }}' if r < 0.5 else \
                 f'if {self.sugar.n(0)} {{ buffer "never" = "x"; }} else if {self.sugar.n(2)} > 1 {{ {stmt} }}'
         head = f'on {m}[{", ".join(pin[:split])}]' if pin[:split] else f'on {m}'
-        if not loops:
-            text = f'{head} {{ {stmt} }}'
-        else:
-            var, n = loops[0]
-            over = f'{self.sugar.n(0)}..{self.sugar.n(n)}' if r < 0.7 else \
+        text = f'{head} {{ {stmt} }}'
+        inside = loops and not extra and r < 0.5
+        if inside:
+            text = stmt
+        for var, n in loops[::-1]:
+            over = n if isinstance(n, str) else f'{self.sugar.n(0)}..{self.sugar.n(n)}' if self.rng.random() < 0.7 else \
                 self.sugar.table(self.rng.sample(range(n), n))
-            text = f'for {var} in {over} {{ {head} {{ {stmt} }} }}'
-            if not extra and r < 0.5:
-                text = f'{head} {{ for {var} in {over} {{ {stmt} }} }}'
+            text = f'for {var} in {over} {{ {text} }}'
+        if inside:
+            text = f'{head} {{ {text} }}'
         item = Item(text, v.text, set(sc.used) | {m_['tensor'].rsplit('.', 1)[0] for m_ in v.ments})
         keep = len(self.side.bufs)
         try:
@@ -283,4 +328,4 @@ def escape(s):
 
 
 def yaml_name(f):
-    return f.prefix if f.count is None else f'{f.prefix}.{{k}}{f.suffix}'
+    return f.prefix if f.count is None else f'{f.prefix}.{{k}}{"" if f.inner is None else ".{j}"}{f.suffix}'

@@ -197,6 +197,15 @@ class Sugar:
         if len(xs) >= 1 and xs == list(range(len(xs))) and self.rng.random() < 0.3:
             x = self.fresh('c')
             text = f'[{x} for {x} in 0..{len(xs)}]'
-        if named or self.rng.random() < 0.25:
+        roll = self.rng.random()
+        if roll < 0.05:
+            k = self.rng.randrange(2)
+            t = [[self.rng.randint(0, 9)], text] if k else [text, '"s"']
+            return f'{self.const("T", "[" + ", ".join(map(str, t)) + "]", [0])}[{k}]'
+        if roll < 0.1 and xs:
+            f, k = self.fresh('t'), self.rng.randrange(len(xs))
+            if self.sg.try_pre(f'def {f}(a_) = [{", ".join("a_" if i == k else str(x) for i, x in enumerate(xs))}];'):
+                return f'{f}({xs[k]})'
+        if named or roll < 0.3:
             return self.const('T', text, list(xs))
         return text

@@ -526,7 +526,10 @@ class Parser:
         follows = self.toks[self.at + 1][:2]
         if kind == 'id' and value in ('cyclic', 'share', 'padded', 'each') and follows == ('op', '('):
             self.at += 2
-            return ('rule', value, self.args())
+            args = self.args()
+            if not 1 <= len(args) <= (2 if value == 'each' else 1):
+                raise Refuse('args', value)
+            return ('rule', value, args)
         if kind == 'id' and value in ('chunk', 'balanced', 'cyclic', 'padded') and follows != ('op', '('):
             self.at += 1
             return ('rule', value, [])

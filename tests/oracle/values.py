@@ -45,6 +45,7 @@ class Eval(Constants):
             real[left[0]] = v.arr.size // others
         if int(np.prod(real, dtype=object)) != v.arr.size:
             raise Refuse('view', f'{shape} as {real}')
+        bounded(max(real, default=0))
         self.note_view(ctx, shape, real, rest, same, left, dims)
         tags = v.tags if tuple(real) == shape else v.tags | {('reshape', shape, tuple(real))}
         v = Val(v.arr.reshape(real), v.ments, tags)
@@ -175,6 +176,7 @@ class Eval(Constants):
             raise Refuse('gap')
         ctx.note('gap')
         bounded(int(np.prod(d, dtype=object)))
+        bounded(max(d, default=0))
         return Val(np.full(d, GAP, dtype=np.int64), [])
 
     def f_cast(self, env, ctx, e):
