@@ -72,13 +72,19 @@ static void find_lines(struct reader *r) {
   }
 }
 
-/* Moves to the line that holds byte (or, if `by_chars`, character) number `want`. */
+static size_t line_start(const struct reader *r, size_t line, bool by_chars) {
+  return by_chars ? r->lines.at[line].chars : r->lines.at[line].byte;
+}
+
+/* Moves to the line that holds byte (or, if `by_chars`, character) number `want`. It mostly is this one or the next. */
 static void seek_line(struct reader *r, size_t want, bool by_chars) {
-  size_t lo = 0, hi = r->lines.len;
+  size_t lo = r->line, hi = lo + 1, count = r->lines.len;
+  if (line_start(r, lo, by_chars) > want) lo = 0;
+  while (hi < count && hi < r->line + 3 && line_start(r, hi, by_chars) <= want) lo = hi++;
+  if (hi < count && line_start(r, hi, by_chars) <= want) hi = count;
   while (hi - lo > 1) {
     size_t mid = lo + (hi - lo) / 2;
-    size_t start = by_chars ? r->lines.at[mid].chars : r->lines.at[mid].byte;
-    if (start <= want)
+    if (line_start(r, mid, by_chars) <= want)
       lo = mid;
     else
       hi = mid;
