@@ -60,9 +60,9 @@ struct rsc_ast *rsc_ast_4(struct rsc_parser *p, enum rsc_ast_kind kind, struct r
   return with_kids(p, kind, span, (struct rsc_ast *[]){a, b, c, d}, 4);
 }
 
-struct rsc_ast *rsc_ast_call_for(struct rsc_parser *p, struct rsc_span span, struct rsc_ast *name, struct rsc_ast *before,
-                                 struct rsc_ast *var, struct rsc_ast *range, struct rsc_ast *cuts,
-                                 struct rsc_ast *body) {
+struct rsc_ast *rsc_ast_call_for(struct rsc_parser *p, struct rsc_span span, struct rsc_ast *name,
+                                 struct rsc_ast *before, struct rsc_ast *var, struct rsc_ast *range,
+                                 struct rsc_ast *cuts, struct rsc_ast *body) {
   if (!cuts) cuts = rsc_ast_new(p, RSC_AST_LIST, span);
   return with_kids(p, RSC_AST_CALL_FOR, span, (struct rsc_ast *[]){name, before, var, range, cuts, body}, 6);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The grammar of layout files: tokens in, a syntax tree out. LALR(1) without a conflict. Constants and values
- * share one expression grammar and are told apart by resolve. Every action is one call.
+ * share one expression grammar and are told apart by resolve. Every action is one call; yyerrok after an error says that
+ * the next one is news again.
  */
 %define api.pure full
 %define api.prefix {rsc_yy}
@@ -89,7 +90,7 @@ stmts
 
 block
   : '{' stmts '}' { $$ = rsc_ast_block(p, @$, $2); }
-  | '{' stmts error '}' { $$ = rsc_ast_block(p, @$, $2); }
+  | '{' stmts error '}' { $$ = rsc_ast_block(p, @$, $2); yyerrok; }
   ;
 
 stmt
@@ -105,26 +106,20 @@ stmt
   | MESH name '[' axes ']' name rank_list ';' { $$ = rsc_ast_mesh(p, @$, $2, $4, $6, $7); }
   | WORLD expr ';' { $$ = rsc_ast_1(p, NODE(WORLD), @$, $2); }
   | FOR name IN range block { $$ = rsc_ast_3(p, NODE(FOR), @$, $2, $4, $5); }
-  | FOR error block { $$ = NULL; }
-  | FOR error ';' { $$ = NULL; }
   | IF expr block otherwise { $$ = rsc_ast_3(p, NODE(IF), @$, $2, $3, $4); }
-  | IF error block otherwise { $$ = NULL; }
-  | IF error ';' { $$ = NULL; }
   | ON name block { $$ = rsc_ast_3(p, NODE(ON), @$, $2, NULL, $3); }
   | ON name pins block { $$ = rsc_ast_3(p, NODE(ON), @$, $2, $3, $4); }
   | ON pins block { $$ = rsc_ast_3(p, NODE(ON), @$, NULL, $2, $3); }
-  | ON error block { $$ = NULL; }
-  | ON error ';' { $$ = NULL; }
   | buffer ';'
   | SKIP string ';' { $$ = rsc_ast_1(p, NODE(SKIP), @$, $2); }
-  | error ';' { $$ = NULL; }
+  | error ';' { $$ = NULL; yyerrok; }
+  | error block otherwise { $$ = NULL; yyerrok; }
   ;
 
 otherwise
   : %empty { $$ = NULL; }
   | ELSE block { $$ = $2; }
   | ELSE IF expr block otherwise { $$ = rsc_ast_3(p, NODE(IF), @$, $3, $4, $5); }
-  | ELSE IF error block otherwise { $$ = NULL; }
   ;
 
 buffer
@@ -278,10 +273,16 @@ static int next_token(YYSTYPE *value, YYLTYPE *span, void *scanner, struct rsc_p
     return token;
   }
   if (p->last_token == ';' || p->last_token == '{') p->muted = false;
-  p->last_token = token = rsc_yylex_token(value, span, scanner);
+  token = rsc_yylex_token(value, span, scanner);
+  if (token == END && p->last.len) {
+    *span = p->last;
+    span->col += span->len;
+    span->len = 1;
+  }
   p->before = p->last;
   p->before_name = p->last_name;
   p->last = *span;
+  p->last_token = token;
   p->last_name = yysymbol_name(YYTRANSLATE(token));
   if (token == '{') *RSC_PUSH(p->arena, &p->braces) = *span;
   if (token == '}' && p->braces.len) p->braces.len--;

@@ -122,11 +122,12 @@ void rsc_check_defines(struct rsc_resolver *r) {
     struct rsc_guess guess;
     rsc_guess_begin(&guess, d->name, strlen(d->name));
     for (size_t k = 0; k < r->params.len; k++) rsc_guess_offer(&guess, r->params.at[k]->text, r->params.at[k]->len);
-    rsc_error(r->diag, RSC_DEFINE_UNKNOWN, nowhere, "-D %s%s=%s: %s has no param '%s'%s",
+    rsc_error(r->diag, RSC_DEFINE_UNKNOWN, nowhere, "-D %s%s=%s: %s '%s'%s",
               d->side < 0            ? ""
               : d->side == RSC_TRAIN ? "train."
                                      : "infer.",
-              d->name, rsc_shown(r, d->text, strlen(d->text)), d->side < 0 ? "neither side" : "this side", d->name,
+              d->name, rsc_shown(r, d->text, strlen(d->text)),
+              d->side < 0 ? "neither side has a param" : "this side has no param", d->name,
               rsc_guess_text(r->arena, &guess));
   }
 }

@@ -26,18 +26,24 @@ static bool is_news(struct rsc_resolver *r, enum rsc_code code, struct rsc_span 
   return fresh;
 }
 
-static void note_context(struct rsc_resolver *r) {
-  const struct rsc_call *outermost = NULL;
-  int shown = 0;
+/* The calls and loop values around an error are told last, after the notes that belong to it: they are kept here until
+ * the statement ends or the next error begins. Of many nested calls the innermost two and the outermost are told. */
+static void keep_context(struct rsc_resolver *r) {
+  struct rsc_context *cx = &r->context;
+  *cx = (struct rsc_context){.due = true, .loops = rsc_loop_text(r)};
   for (const struct rsc_call *c = r->call; c; c = c->outer) {
-    if (shown++ < 2)
-      rsc_note(r->diag, c->at->span, "in this use of '%s'", c->at->kids[0]->symbol->text);
-    else
-      outermost = c;
+    if (cx->call_count < 3) cx->call_count++;
+    cx->calls[cx->call_count - 1] = c->at;
   }
-  if (outermost) rsc_note(r->diag, outermost->at->span, "in this use of '%s'", outermost->at->kids[0]->symbol->text);
-  const char *loops = rsc_loop_text(r);
-  if (*loops) rsc_note(r->diag, nowhere, "in the loop at %s", loops);
+}
+
+void rsc_end_message(struct rsc_resolver *r) {
+  const struct rsc_context *cx = &r->context;
+  if (!cx->due) return;
+  for (int i = 0; i < cx->call_count; i++)
+    rsc_note(r->diag, cx->calls[i]->span, "in this use of '%s'", cx->calls[i]->kids[0]->symbol->text);
+  if (*cx->loops) rsc_note(r->diag, nowhere, "in the loop at %s", cx->loops);
+  r->context.due = r->reported = false;
 }
 
 static char *formatted(struct rsc_resolver *r, const char *format, va_list args) {
@@ -57,6 +63,7 @@ static char *formatted(struct rsc_resolver *r, const char *format, va_list args)
 
 bool rsc_fail(struct rsc_resolver *r, enum rsc_code code, struct rsc_span span, const char *format, ...) {
   r->reported = false;
+  rsc_end_message(r);
   if (r->stop || rsc_failed_before(r, r->statement)) return false;
   va_list args;
   va_start(args, format);
@@ -66,7 +73,7 @@ bool rsc_fail(struct rsc_resolver *r, enum rsc_code code, struct rsc_span span, 
   r->failed.at[r->statement] = true;
   if (!is_news(r, code, span, text)) return false;
   rsc_error(r->diag, code, span, "%s", text);
-  note_context(r);
+  keep_context(r);
   r->reported = true;
   return false;
 }

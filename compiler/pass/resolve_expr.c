@@ -23,7 +23,7 @@ struct rsc_item rsc_str(const char *bytes, size_t len) {
 
 static bool wrong_kind(struct rsc_resolver *r, struct rsc_span span, const char *what, const char *wanted,
                        const struct rsc_item *item) {
-  return rsc_fail(r, RSC_TYPE_MIXED, span, "%s is %s, not %s", what, wanted, rsc_kind_text(item->kind));
+  return rsc_fail(r, RSC_TYPE_MIXED, span, "%s is %s, not %s", what, rsc_kind_text(item->kind), wanted);
 }
 
 bool rsc_eval_int(struct rsc_resolver *r, const struct rsc_ast *e, const char *what, int64_t *out) {

@@ -76,6 +76,13 @@ struct rsc_call {
   const struct rsc_ast *at; /* the CALL */
 };
 
+struct rsc_context {
+  bool due;
+  const struct rsc_ast *calls[3];
+  int call_count;
+  const char *loops;
+};
+
 struct rsc_loop_value {
   const struct rsc_symbol *name;
   struct rsc_item item;
@@ -142,7 +149,8 @@ struct rsc_resolver {
   uint32_t statement;     /* the id of the statement being executed */
   struct {
     RSC_VEC(bool);
-  } failed;              /* by statement */
+  } failed; /* by statement */
+  struct rsc_context context;
   bool reported;         /* the last rsc_fail said something, so notes belong to it */
   struct rsc_keys *said; /* messages so far, so that a def used twice is not reported twice */
   bool stop;             /* past a limit: unwind */
@@ -234,6 +242,8 @@ bool rsc_fail(struct rsc_resolver *r, enum rsc_code code, struct rsc_span span, 
     __attribute__((format(printf, 4, 5)));
 void rsc_fail_note(struct rsc_resolver *r, struct rsc_span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Tells what is still to be told of the last message. */
+void rsc_end_message(struct rsc_resolver *r);
 const char *rsc_loop_text(struct rsc_resolver *r);
 const char *rsc_item_text(struct rsc_resolver *r, const struct rsc_item *item);
 const char *rsc_kind_text(enum rsc_kind kind); /* "an integer" */

@@ -188,6 +188,7 @@ void rsc_run(struct rsc_resolver *r, const struct rsc_ast *statements) {
     r->statement = s->id;
     struct rsc_scratch_mark mark = rsc_scratch_mark(r);
     run_statement(r, s);
+    rsc_end_message(r);
     if (!keeps(s)) rsc_scratch_release(r, mark);
   }
 }
