@@ -111,7 +111,7 @@ void rsc_run_mesh(struct rsc_resolver *r, const struct rsc_ast *s) {
   const struct rsc_ast *name = s->kids[0], *list = s->kids[1];
   struct rsc_axis *axes = RSC_ARRAY(r->arena, struct rsc_axis, list->kid_count);
   int64_t product;
-  const int64_t *ranks;
+  const int64_t *ranks = NULL;
   bool ok = eval_axes(r, list, axes, &product) && eval_ranks(r, s, product, &ranks);
   if (!rsc_may_define(r, name->symbol, name->span)) return;
   struct rsc_binding b = {.kind = RSC_CONST, .item.kind = RSC_BROKEN, .span = name->span};

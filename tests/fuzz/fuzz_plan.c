@@ -21,7 +21,7 @@ static void open_and_walk(const unsigned char *bytes, size_t size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  unsigned char *bytes = malloc(size ? size : 1); // aligned, and exactly as long as the input
+  unsigned char *bytes = calloc(1, size ? size : 1); // aligned, and exactly as long as the input
   if (!bytes) return 0;
   if (size) memcpy(bytes, data, size);
   open_and_walk(bytes, size);
