@@ -72,37 +72,37 @@ bool run_memory_init(struct run_memory *memory, const struct rsp_plan *plan) {
   return true;
 }
 
-static bool allocate_rank(struct run_side *side, struct run_rank *rank) {
-  struct run_slot *slots = side->slots + rank->first;
-  for (uint64_t i = 0; i < rank->count; i++) rank->arena_bytes += slot_span(&slots[i]);
-  if (!rank->arena_bytes) return true;
-  void *arena =
-      mmap(NULL, rank->arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (arena == MAP_FAILED) return false;
-  madvise(arena, rank->arena_bytes, MADV_HUGEPAGE); // as the copy beside it is measured on the same pages
-  rank->arena = arena;
-  unsigned char *at = arena;
-  for (uint64_t i = 0; i < rank->count; i++) {
-    slots[i].data = at + RUN_ALIGN;
-    slots[i].guarded = true;
-    memset(slots[i].data - RUN_GUARD, RUN_GUARD_BYTE, RUN_GUARD);
-    memset(slots[i].data + slots[i].bytes, RUN_GUARD_BYTE, RUN_GUARD);
-    at += slot_span(&slots[i]);
+void run_memory_guard(struct run_side *side) {
+  for (uint64_t i = 0; i < side->slot_count; i++) {
+    struct run_slot *slot = &side->slots[i];
+    if (!slot->guarded) continue;
+    memset(slot->data - RUN_GUARD, RUN_GUARD_BYTE, RUN_GUARD);
+    memset(slot->data + slot->bytes, RUN_GUARD_BYTE, RUN_GUARD);
   }
-  return true;
 }
 
 bool run_memory_allocate(struct run_side *side) {
-  for (uint32_t r = 0; r < side->rank_count; r++)
-    if (!allocate_rank(side, &side->ranks[r])) return false;
+  side->arena_bytes = run_memory_needed(side);
+  if (!side->arena_bytes) return true;
+  void *arena =
+      mmap(NULL, side->arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (arena == MAP_FAILED) return false;
+  madvise(arena, side->arena_bytes, MADV_HUGEPAGE);
+  side->arena = arena;
+  unsigned char *at = arena;
+  for (uint64_t i = 0; i < side->slot_count; i++) {
+    side->slots[i].data = at + RUN_ALIGN;
+    side->slots[i].guarded = true;
+    at += slot_span(&side->slots[i]);
+  }
+  run_memory_guard(side);
   return true;
 }
 
 void run_memory_free(struct run_memory *memory) {
   for (uint32_t s = 0; s < 2; s++) {
     struct run_side *side = &memory->side[s];
-    for (uint32_t r = 0; side->ranks && r < side->rank_count; r++)
-      if (side->ranks[r].arena) munmap(side->ranks[r].arena, side->ranks[r].arena_bytes);
+    if (side->arena) munmap(side->arena, side->arena_bytes);
     free(side->slots);
     free(side->ranks);
   }

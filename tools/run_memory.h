@@ -29,11 +29,9 @@ struct run_slot {
   bool guarded; /* RUN_GUARD bytes before and after belong to it */
 };
 
-/* All buffers of one rank on one side: slots [first, first + count) ascending by gid, and their memory. */
+/* All buffers of one rank on one side: slots [first, first + count) ascending by gid. */
 struct run_rank {
   uint64_t first, count;
-  unsigned char *arena;
-  uint64_t arena_bytes;
 };
 
 struct run_side {
@@ -41,7 +39,9 @@ struct run_side {
   uint64_t slot_count;
   struct run_rank *ranks;
   uint32_t rank_count;
-  uint64_t bytes; /* of the buffers */
+  uint64_t bytes;       /* of the buffers */
+  unsigned char *arena; /* of all buffers and their guards, rank after rank; NULL if they are not in memory */
+  uint64_t arena_bytes;
 };
 
 struct run_memory {
@@ -53,6 +53,8 @@ bool run_memory_init(struct run_memory *memory, const struct rsp_plan *plan);
 /* Allocates the buffers of one side, page by page as they are written, and writes the guards. False: out of memory. */
 bool run_memory_allocate(struct run_side *side);
 void run_memory_free(struct run_memory *memory);
+/* Writes the guards again. */
+void run_memory_guard(struct run_side *side);
 
 /* Bytes that run_memory_allocate takes. */
 uint64_t run_memory_needed(const struct run_side *side);

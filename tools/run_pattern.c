@@ -287,6 +287,7 @@ void run_pattern_fill(struct run_pattern *pattern) {
 }
 
 void run_pattern_poison(struct run_pattern *pattern, bool zero_padding) {
+  run_memory_guard(&pattern->memory->side[RSP_INFER]);
   each_part(pattern, RSP_INFER, poison_part);
   if (zero_padding) each_part(pattern, RSP_INFER, zero_part);
 }

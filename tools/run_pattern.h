@@ -59,7 +59,8 @@ void run_pattern_free(struct run_pattern *pattern);
 void run_pattern_begin(struct run_pattern *pattern, uint32_t replay);
 /* Padding and gaps of training buffers hold garbage (all ones, a NaN). */
 void run_pattern_fill(struct run_pattern *pattern);
-/* All of every inference buffer; with `zero_padding`, padding becomes zero as prepare leaves it. */
+/* All of every inference buffer, and its guards anew; with `zero_padding`, padding becomes zero as prepare leaves it.
+ */
 void run_pattern_poison(struct run_pattern *pattern, bool zero_padding);
 /* Checks both sides. True if all is right; `first` says what is not. */
 bool run_pattern_check(struct run_pattern *pattern);

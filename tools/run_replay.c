@@ -22,8 +22,6 @@ struct rank_thread {
   struct reshard_context *context;
   enum reshard_status status;
   struct reshard_fault fault;
-  // This thread's share of a memcpy of everything: from a byte of a slot on each side.
-  uint64_t share, to_slot, to_at, from_slot, from_at;
 };
 
 struct run_replay {
@@ -94,19 +92,18 @@ static void rank_refit(struct rank_thread *self) {
   if (status != RESHARD_OK) take_fault(self, status);
 }
 
+// This thread's share of the inference side's memory, from the training side's, which is gone through as often as it
+// takes.
 static void rank_memcpy(struct rank_thread *self) {
-  const struct run_side *from = &self->replay->memory->side[RSP_TRAIN], *to = &self->replay->memory->side[RSP_INFER];
-  uint64_t t = self->to_slot, at = self->to_at, f = self->from_slot, from_at = self->from_at, left = self->share;
-  while (left) {
-    uint64_t n = to->slots[t].bytes - at, m = from->slots[f].bytes - from_at;
-    if (n > m) n = m;
-    if (n > left) n = left;
-    if (n) memcpy(to->slots[t].data + at, from->slots[f].data + from_at, n);
-    left -= n;
+  const struct run_replay *replay = self->replay;
+  const struct run_side *from = &replay->memory->side[RSP_TRAIN], *to = &replay->memory->side[RSP_INFER];
+  uint64_t share = to->arena_bytes / replay->world / RUN_ALIGN * RUN_ALIGN, at = share * self->world_rank;
+  uint64_t end = self->world_rank + 1 == replay->world ? to->arena_bytes : at + share;
+  while (at < end && from->arena_bytes) {
+    uint64_t from_at = at % from->arena_bytes, n = from->arena_bytes - from_at;
+    if (n > end - at) n = end - at;
+    memcpy(to->arena + at, from->arena + from_at, n);
     at += n;
-    from_at += n;
-    if (at == to->slots[t].bytes) t++, at = 0;
-    if (from_at == from->slots[f].bytes) f = f + 1 == from->slot_count ? 0 : f + 1, from_at = 0;
   }
 }
 
@@ -155,28 +152,6 @@ static double command_all(struct run_replay *replay, enum command command) {
   double seconds = cli_seconds() - start;
   pthread_mutex_unlock(&replay->lock);
   return seconds;
-}
-
-// Byte `at` of all buffers of a side, end to end: its slot; *at becomes the place in it.
-static uint64_t find_slot(const struct run_side *side, uint64_t *at) {
-  uint64_t i = 0;
-  while (i < side->slot_count && *at >= side->slots[i].bytes) *at -= side->slots[i++].bytes;
-  return i;
-}
-
-// Before anything is timed. The training side is gone through as often as it takes.
-static void share_memcpy(struct run_replay *replay) {
-  const struct run_side *from = &replay->memory->side[RSP_TRAIN], *to = &replay->memory->side[RSP_INFER];
-  if (!from->bytes || !to->bytes) return;
-  for (uint32_t i = 0; i < replay->world; i++) {
-    struct rank_thread *thread = &replay->threads[i];
-    uint64_t share = to->bytes / replay->world, at = share * i;
-    thread->share = i + 1 == replay->world ? to->bytes - at : share;
-    thread->to_at = at;
-    thread->from_at = at % from->bytes;
-    thread->to_slot = find_slot(to, &thread->to_at);
-    thread->from_slot = find_slot(from, &thread->from_at);
-  }
 }
 
 // The fault of the rank that failed by itself, not of those that heard of it.
@@ -263,7 +238,6 @@ bool run_replay_refit(struct run_replay *replay, double *seconds, struct reshard
 }
 
 double run_replay_memcpy(struct run_replay *replay) {
-  share_memcpy(replay);
   return command_all(replay, COMMAND_MEMCPY);
 }
 

@@ -32,8 +32,9 @@ struct run_replay *run_replay_start(const struct rsp_plan *plan, const char *pat
                                     const struct run_options *options, struct reshard_fault *fault);
 /* One refit of all ranks: true and the seconds it took, or false and the first fault. */
 bool run_replay_refit(struct run_replay *replay, double *seconds, struct reshard_fault *fault);
-/* As many bytes as the inference side has, copied with memcpy from the training buffers by the same threads, each an
- * equal share. The inference buffers are garbage afterwards. Both sides must be in memory. */
+/* As many bytes as the inference side's memory has, guards included, copied with memcpy from the training side's by the
+ * same threads, each one equal share in one piece. The inference side is garbage afterwards, its guards too. Both sides
+ * must be in memory. */
 double run_replay_memcpy(struct run_replay *replay);
 void run_replay_stop(struct run_replay *replay);
 

@@ -61,7 +61,7 @@ struct figures {
 };
 
 static struct figures figures_of(const struct run_report *r) {
-  struct figures f = {.payload = r->plan->summary->wanted_bytes, .copied = r->memory->side[RSP_INFER].bytes};
+  struct figures f = {.payload = r->plan->summary->wanted_bytes, .copied = r->memory->side[RSP_INFER].arena_bytes};
   f.refit = run_median(r->refits, r->refit_count);
   f.memcpy = run_median(r->memcpys, r->memcpy_count);
   f.refit_rate = gigabytes_per_second(f.payload, f.refit);

@@ -11,6 +11,17 @@
 #include "tools/run_convert.h"
 #include "tools/run_walk.h"
 
+// What is filled and checked is as much as what is copied, so it uses the vectors that are there.
+#if defined(__x86_64__) && defined(__GNUC__)
+#define INLINE static inline __attribute__((always_inline))
+#define WIDE __attribute__((target("avx2")))
+#define HAS_WIDE() __builtin_cpu_supports("avx2")
+#else
+#define INLINE static inline
+#define WIDE
+#define HAS_WIDE() 0
+#endif
+
 // ---- the hash ------------------------------------------------------------------------------------------------------
 
 struct keys {
@@ -23,7 +34,7 @@ static uint64_t mix64(uint64_t x) {
   return x ^ (x >> 32);
 }
 
-static inline uint32_t mix32(uint32_t x, struct keys k) {
+INLINE uint32_t mix32(uint32_t x, struct keys k) {
   x ^= k.in;
   x = (x ^ (x >> 15)) * UINT32_C(0x9E3779B1);
   x = (x ^ (x >> 13)) * UINT32_C(0x85EBCA77);
@@ -65,7 +76,7 @@ static uint64_t hash64(const struct hasher *h, uint64_t t, unsigned lane) {
 // ---- any bits ------------------------------------------------------------------------------------------------------
 
 #define FILL(name, type, expression)                                                                                   \
-  static void name(type *out, uint32_t t, uint32_t step, size_t count, struct keys k, struct keys k2) {                \
+  INLINE void name(type *out, uint32_t t, uint32_t step, size_t count, struct keys k, struct keys k2) {                \
     (void)k2;                                                                                                          \
     for (size_t i = 0; i < count; i++) out[i] = (type)(expression);                                                    \
   }
@@ -75,40 +86,44 @@ FILL(fill_16, uint16_t, mix32(t + (uint32_t)i * step, k) >> 16)
 FILL(fill_32, uint32_t, mix32(t + (uint32_t)i * step, k))
 FILL(fill_64, uint64_t, (uint64_t)mix32(t + (uint32_t)i * step, k) << 32 | mix32(t + (uint32_t)i * step, k2))
 
-// Elements whose indices share their upper 32 bits.
-static void fill_block(const struct run_tensor *tensor, uint64_t key, uint64_t t, uint64_t step, size_t count,
-                       unsigned char *out) {
-  struct keys k = keys_of(tensor, key, t >> 32, 0), k2 = keys_of(tensor, key, t >> 32, 1);
-  uint32_t low = (uint32_t)t, low_step = (uint32_t)step;
-  void *to = out;
-  if (tensor->dtype == RSP_BOOL) {
-    fill_bool(to, low, low_step, count, k, k2);
-    return;
-  }
-  switch (rsp_dtype_bytes(tensor->dtype)) {
+// `kind`: bytes per element, 0 for a bool.
+INLINE void fill_kind(size_t kind, void *to, uint32_t t, uint32_t step, size_t count, const struct keys k[2]) {
+  switch (kind) {
+  case 0:
+    fill_bool(to, t, step, count, k[0], k[1]);
+    break;
   case 1:
-    fill_8(to, low, low_step, count, k, k2);
+    fill_8(to, t, step, count, k[0], k[1]);
     break;
   case 2:
-    fill_16(to, low, low_step, count, k, k2);
+    fill_16(to, t, step, count, k[0], k[1]);
     break;
   case 4:
-    fill_32(to, low, low_step, count, k, k2);
+    fill_32(to, t, step, count, k[0], k[1]);
     break;
   default:
-    fill_64(to, low, low_step, count, k, k2);
+    fill_64(to, t, step, count, k[0], k[1]);
     break;
   }
 }
 
+static void fill_plain(size_t kind, void *to, uint32_t t, uint32_t step, size_t count, const struct keys k[2]) {
+  fill_kind(kind, to, t, step, count, k);
+}
+
+WIDE static void fill_wide(size_t kind, void *to, uint32_t t, uint32_t step, size_t count, const struct keys k[2]) {
+  fill_kind(kind, to, t, step, count, k);
+}
+
 static void fill_bits(const struct run_tensor *tensor, uint64_t key, uint64_t t, uint64_t step, size_t count,
                       unsigned char *out) {
-  size_t bytes = rsp_dtype_bytes(tensor->dtype);
+  size_t bytes = rsp_dtype_bytes(tensor->dtype), kind = tensor->dtype == RSP_BOOL ? 0 : bytes;
   while (count) {
-    // As many as stay below the next multiple of 2^32.
+    // As many as stay below the next multiple of 2^32: their keys are the same.
     uint64_t left = UINT32_MAX - (uint32_t)t, fit = step ? left / step + 1 : count;
     size_t n = fit < count ? (size_t)fit : count;
-    fill_block(tensor, key, t, step, n, out);
+    struct keys k[2] = {keys_of(tensor, key, t >> 32, 0), keys_of(tensor, key, t >> 32, 1)};
+    (HAS_WIDE() ? fill_wide : fill_plain)(kind, out, (uint32_t)t, (uint32_t)step, n, k);
     t += step * n;
     out += bytes * n;
     count -= n;

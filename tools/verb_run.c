@@ -188,8 +188,7 @@ static int set_up(struct run *run) {
   const char *program = run->args.program;
   int status = open_plan(run);
   if (status) return status;
-  if (!run_memory_init(&run->memory, &run->plan) || !run_values_init(&run->values, &run->plan))
-    return cli_trouble(program, "out of memory");
+  if (!run_memory_init(&run->memory, &run->plan)) return cli_trouble(program, "out of memory");
   run_pattern_init(&run->pattern, &run->plan, &run->values, &run->memory, run->args.seed);
   struct run_side *train = &run->memory.side[RSP_TRAIN], *infer = &run->memory.side[RSP_INFER];
   if (run->args.in) status = run_files_read(&run->files, &run->plan, train, run->args.in, program);
@@ -198,9 +197,10 @@ static int set_up(struct run *run) {
   if (!status && run->args.out)
     status = run_files_create(&run->files, &run->plan, infer, run->args.out, run->args.in != NULL, program);
   if (status) return status;
-  if ((!run->args.in && !run_memory_allocate(train)) ||
-      (!(run->args.in && run->args.out) && !run_memory_allocate(infer)))
+  bool made_up = run->args.in == NULL;
+  if (made_up && (!run_values_init(&run->values, &run->plan) || !run_memory_allocate(train)))
     return cli_trouble(program, "out of memory");
+  if ((made_up || !run->args.out) && !run_memory_allocate(infer)) return cli_trouble(program, "out of memory");
   return CLI_YES;
 }
 

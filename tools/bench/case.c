@@ -96,7 +96,8 @@ static int measure_mode(struct bench *bench, enum run_mode mode, double *rate, d
   int status = replay ? take_turns(bench, replay, samples, samples + bench->repeat) : fail(bench, &fault);
   if (replay) run_replay_stop(replay);
   *rate = (double)bench->plan.summary->wanted_bytes / run_median(samples, bench->repeat) / 1e9;
-  *memcpy_rate = (double)bench->memory.side[RSP_INFER].bytes / run_median(samples + bench->repeat, bench->repeat) / 1e9;
+  *memcpy_rate =
+      (double)bench->memory.side[RSP_INFER].arena_bytes / run_median(samples + bench->repeat, bench->repeat) / 1e9;
   free(samples);
   return status;
 }
