@@ -2,6 +2,7 @@
 //
 // In: an opened plan and the files it may have been made from. Out: whether the meaning of those files is what the plan
 // says of its inputs. Spelling, order and comments do not matter: digests are of what the layouts mean.
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +57,7 @@ static int compile(const struct verify_inputs *in, const struct rsp_plan *plan, 
   int argc;
   char **argv = command_line(in, plan, &argc, numbers);
   enum rsc_outcome outcome = RSC_TROUBLE;
+  optind = 1; // getopt has read another command line before
   if (reshardc_options_read(argc, argv, &options) == RESHARDC_COMPILE) {
     options.compile.load = load;
     options.compile.chunk = plan->header->chunk;

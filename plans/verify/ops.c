@@ -6,14 +6,18 @@
  */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "plans/verify/context.h"
 
+/* Changes of the number of operations, by round: a plain array where the plan has few rounds, else a list to sort. */
+enum { DENSE_ROUNDS = 1 << 16 };
 struct event {
   uint64_t round;
   int64_t change;
 };
 struct events {
+  int64_t *dense; /* one per round, and one; or NULL */
   struct event *at;
   size_t count, capacity;
 };
@@ -24,9 +28,42 @@ static int by_round(const void *a, const void *b) {
 }
 
 static void busy(struct events *e, uint64_t from, uint64_t to, uint64_t ops) {
+  if (e->dense) {
+    e->dense[from] += (int64_t)ops;
+    e->dense[to] -= (int64_t)ops;
+    return;
+  }
   struct event up = {from, (int64_t)ops}, down = {to, -(int64_t)ops};
   RSPV_PUSH(e->at, e->count, e->capacity, up);
   RSPV_PUSH(e->at, e->count, e->capacity, down);
+}
+
+static void start_rank(struct rspv *v, struct events *e) {
+  uint64_t rounds = v->plan->header->rounds;
+  e->count = 0;
+  if (rounds > DENSE_ROUNDS) return;
+  if (!e->dense) e->dense = rspv_xmalloc((rounds + 1) * sizeof *e->dense);
+  memset(e->dense, 0, (rounds + 1) * sizeof *e->dense);
+}
+
+/* The largest sum of changes so far, and its round. */
+static int64_t peak(struct rspv *v, struct events *e, uint32_t *round) {
+  int64_t now = 0, most = 0;
+  for (uint32_t r = 0; e->dense && r < v->plan->header->rounds; r++) {
+    now += e->dense[r];
+    if (now <= most) continue;
+    most = now;
+    *round = r;
+  }
+  if (e->count) qsort(e->at, e->count, sizeof *e->at, by_round);
+  for (size_t i = 0; i < e->count; i++) {
+    now += e->at[i].change;
+    if (i + 1 < e->count && e->at[i + 1].round == e->at[i].round) continue;
+    if (now <= most) continue;
+    most = now;
+    *round = (uint32_t)e->at[i].round;
+  }
+  return most;
 }
 
 static uint64_t count_staged(struct rspv *v, const struct rsp_stream *s, struct events *e) {
@@ -96,15 +133,7 @@ static uint64_t count_direct(struct rspv *v, uint32_t rank, const struct rsp_str
 
 static void check_ops(struct rspv *v, uint32_t rank, struct events *e) {
   struct rspv_place place = {RSPV_NONE, RSPV_NONE, rank, RSPV_NONE, RSPV_NONE, 0, 0};
-  int64_t now = 0, most = 0;
-  if (e->count) qsort(e->at, e->count, sizeof *e->at, by_round);
-  for (size_t i = 0; i < e->count; i++) {
-    now += e->at[i].change;
-    if (i + 1 < e->count && e->at[i + 1].round == e->at[i].round) continue;
-    if (now <= most) continue;
-    most = now;
-    place.round = (uint32_t)e->at[i].round;
-  }
+  int64_t most = peak(v, e, &place.round);
   if (most > v->plan->header->max_ops)
     rspv_report_add(v, RSPV_BOUNDS, place, "%" PRId64 " operations in a round, the limit is %u", most,
                     v->plan->header->max_ops);
@@ -134,7 +163,7 @@ void rspv_ops(struct rspv *v) {
   for (uint32_t r = 0; r < v->plan->header->world; r++) {
     const struct rsp_program *program = &v->programs[r];
     struct rspv_place place = {RSPV_NONE, RSPV_NONE, r, RSPV_NONE, RSPV_NONE, 0, 0};
-    events.count = 0;
+    start_rank(v, &events);
     for (uint64_t i = 0; i < program->slice->streams.count; i++) {
       const struct rsp_stream *s = &program->streams[i];
       if (s->dir != RSP_DIR_OUT && s->dir != RSP_DIR_IN) continue;
@@ -148,5 +177,6 @@ void rspv_ops(struct rspv *v) {
   }
   free(seen);
   free(events.at);
+  free(events.dense);
   free(segments.at);
 }
