@@ -2,10 +2,11 @@
  *
  * flows: what has to move. Made by pass/intersect, read by route, schedule and lower.
  *
- * A *flow* is one overlap of one training part with one inference part of one tensor. Flows with the same possible
- * senders and the same receivers form a *group*; a group is a sequence of elements, described by descriptors with loops
- * over layers, experts and strides. `alternatives` are the different training places that hold the elements (a primary
- * place and its replicas, parts that share): each is a set of ranks with its own buffers and offsets.
+ * A *flow* is a set of elements of one tensor that the same inference parts want and the same training parts hold: an
+ * overlap refined until every part that meets it holds the whole of it. Flows with the same ends form a *group*, a
+ * sequence of elements described by descriptors with loops over layers, experts and strides. The *ends* of a group are
+ * first the parts that want it, then the parts that hold it; each is a set of ranks with its own buffers and offsets.
+ * A rank may be in several ends.
  */
 #ifndef RSC_IR_FLOWS_H
 #define RSC_IR_FLOWS_H
@@ -28,14 +29,14 @@ struct rsc_end {
   float constant;
 };
 
-/* Vectors have 2 * (1 + alternatives) words: receiver's gid and byte offset, then each alternative's. */
+/* Vectors have 2 * ends words: each end's gid and byte offset. */
 struct rsc_flow_desc {
   int64_t elems, run; /* run: consecutive elements at every end */
   int32_t loop_count;
   const int64_t *base;  /* [words] */
   const int64_t *loops; /* [loop_count][1 + words], outermost first */
   enum rsp_dtype wire;
-  const struct rsc_end *ends; /* [1 + alternatives] */
+  const struct rsc_end *ends;
 };
 
 struct rsc_flow_descs {
@@ -43,12 +44,11 @@ struct rsc_flow_descs {
 };
 
 struct rsc_group {
-  int32_t receivers;      /* rank set of the inference placement */
-  const int32_t *senders; /* [alternatives] rank sets of the training placement */
-  int32_t alternatives;
-  uint32_t wire_bytes; /* per element */
-  bool direct;         /* every run is long and needs no conversion at either end */
-  int64_t min_run;     /* shortest run, elements */
+  int32_t wants, holds;    /* number of ends of each kind; wants come first */
+  const int32_t *ranksets; /* per end: of the inference or of the training placement */
+  uint32_t wire_bytes;     /* per element */
+  bool direct;             /* every run is long and no end converts */
+  int64_t min_run;         /* shortest run, elements */
   int64_t elems, flows;
   struct rsc_flow_descs descs;
 };

@@ -48,9 +48,14 @@ struct rsc_shape {
 };
 
 struct rsc_occurrence {
-  int32_t entry;
-  int32_t shape; /* index into the placement's shapes */
-  int64_t base;  /* position that the shape's nests are relative to */
+  int32_t entries; /* index into the class's entry sets: entries that hold this very part at this position */
+  int32_t shape;   /* index into the placement's shapes */
+  int64_t base;    /* position that the shape's nests are relative to */
+};
+
+struct rsc_entry_set {
+  const int32_t *at; /* ascending */
+  int32_t count;
 };
 
 struct rsc_slot {
@@ -79,6 +84,8 @@ struct rsc_class {
   const int32_t *entry_of; /* by row-major index over the cut axes' coordinates */
   const struct rsc_entry *entries;
   int32_t entry_count;
+  const struct rsc_entry_set *entry_sets;
+  int32_t entry_set_count;
   const struct rsc_slot *slots;
   int32_t slot_count;
 };
@@ -94,7 +101,7 @@ struct rsc_rankmap {
   const int64_t *ranks; /* ascending */
   const int32_t *entries;
   int64_t count;
-  const int32_t *rankset_of_entry; /* per entry of the class: id of the set of ranks that hold it, or -1 */
+  const int32_t *rankset_of; /* per entry set of the class: id of the set of ranks that hold one of its entries */
 };
 
 struct rsc_rankset {

@@ -51,11 +51,11 @@ void rsc_placement_print(const struct rsc_placement *p, FILE *out) {
   }
 }
 
-static void print_desc(const struct rsc_flow_desc *d, int32_t ends, FILE *out) {
-  int32_t words = 2 * ends;
+static void print_desc(const struct rsc_flow_desc *d, const struct rsc_group *g, FILE *out) {
+  int32_t ends = g->wants + g->holds, words = 2 * ends;
   fprintf(out, "  %s run %" PRId64, rsp_dtype_word(d->wire), d->run);
   for (int32_t e = 0; e < ends; e++)
-    fprintf(out, " %s gid %" PRId64 " off %" PRId64, e ? "from" : "to", d->base[2 * e], d->base[2 * e + 1]);
+    fprintf(out, " %s gid %" PRId64 " off %" PRId64, e < g->wants ? "to" : "from", d->base[2 * e], d->base[2 * e + 1]);
   for (int32_t i = 0; i < d->loop_count; i++) {
     const int64_t *loop = d->loops + i * (1 + words);
     fprintf(out, " (%" PRId64 ":", loop[0]);
@@ -69,19 +69,21 @@ void rsc_flows_print(const struct rsc_flows *f, FILE *out) {
   fprintf(out, "flows %" PRId64 " groups %d descriptors %" PRId64 "\n", f->flow_count, f->group_count, f->desc_count);
   for (int32_t g = 0; g < f->group_count; g++) {
     const struct rsc_group *k = &f->groups[g];
-    fprintf(out, "group %d to set %d from", g, k->receivers);
-    for (int32_t a = 0; a < k->alternatives; a++) fprintf(out, " set %d", k->senders[a]);
+    fprintf(out, "group %d", g);
+    for (int32_t e = 0; e < k->wants + k->holds; e++) fprintf(out, " %s %d", e < k->wants ? "to" : "from", k->ranksets[e]);
     fprintf(out, " elems %" PRId64 " x %u %s\n", k->elems, k->wire_bytes, k->direct ? "direct" : "staged");
-    for (size_t i = 0; i < k->descs.len; i++) print_desc(&k->descs.at[i], 1 + k->alternatives, out);
+    for (size_t i = 0; i < k->descs.len; i++) print_desc(&k->descs.at[i], k, out);
   }
 }
 
 static void print_stream(const struct rsc_stream *s, FILE *out) {
-  fprintf(out, "stream %" PRId64 " -> %" PRId64 " %s %" PRId64 " bytes:", s->src, s->dst, s->direct ? "direct" : "staged",
-          s->bytes);
+  fprintf(out, "stream %" PRId64 " -> %" PRId64 " %s #%d %" PRId64 " bytes", s->src, s->dst, s->direct ? "direct" : "staged",
+          s->tag, s->bytes);
+  if (s->parent >= 0) fprintf(out, ", passing on stream %" PRId64, s->parent);
+  fprintf(out, ":");
   for (size_t k = 0; k < s->parts.len; k++) {
     const struct rsc_part *p = &s->parts.at[k];
-    fprintf(out, " group %d/%d [%" PRId64 ", %" PRId64 ")", p->group, p->alternative, p->lo, p->hi);
+    fprintf(out, " group %d/%d:%d [%" PRId64 ", %" PRId64 ")", p->group, p->src_end, p->dst_end, p->lo, p->hi);
   }
 }
 

@@ -16,11 +16,11 @@ struct items {
   RSC_VEC(int64_t);
 };
 
-/* Stamps of one template between the same ranks with the same conversions. */
+/* Stamps of one template among the same ranks with the same conversions. */
 struct bucket {
   const struct rsc_template *template;
   enum rsp_dtype wire;
-  struct rsc_end *ends; /* [1 + holders] */
+  struct rsc_end *ends;
   int32_t words;
   struct items items;
 };
@@ -62,9 +62,14 @@ struct intersector {
   struct open_groups groups;
   struct rsc_flows *flows;
   struct rsc_key key;
-  int32_t *families; /* reused */
-  int32_t families_cap;
+  struct {
+    RSC_VEC(int32_t);
+  } families[2]; /* of the tensor at hand */
 };
+
+static struct rsc_mention mention_of(const struct rsc_paired_tensor *t, struct rsc_meeting end) {
+  return t->by_side[end.wants ? RSC_INFER : RSC_TRAIN].at[end.mention];
+}
 
 static struct rsc_end end_of(const struct intersector *x, struct rsc_mention m) {
   const struct rsc_slot *slot = rsc_slot_of(x->pairs, m);
@@ -72,7 +77,7 @@ static struct rsc_end end_of(const struct intersector *x, struct rsc_mention m) 
 }
 
 static int32_t rankset_of(const struct intersector *x, struct rsc_mention m, int32_t occurrence) {
-  return rsc_rankmap_of(x->pairs, m.gid)->rankset_of_entry[rsc_slot_of(x->pairs, m)->occurrences[occurrence].entry];
+  return rsc_rankmap_of(x->pairs, m.gid)->rankset_of[rsc_slot_of(x->pairs, m)->occurrences[occurrence].entries];
 }
 
 static void key_end(struct intersector *x, struct rsc_end end) {
@@ -83,44 +88,42 @@ static void key_end(struct intersector *x, struct rsc_end end) {
 
 /* ---- templates ---- */
 
-static int32_t template_set(struct intersector *x, const struct rsc_paired_tensor *t, struct rsc_mention infer) {
-  const struct rsc_mentions *train = &t->by_side[RSC_TRAIN];
-  if (x->families_cap < train->count) {
-    x->families_cap = train->count * 2;
-    x->families = RSC_ARRAY(x->scratch, int32_t, x->families_cap);
-  }
-  for (int32_t m = 0; m < train->count; m++) x->families[m] = rsc_slot_of(x->pairs, train->at[m])->family;
-  int32_t wanted = rsc_slot_of(x->pairs, infer)->family;
+static int32_t template_set(struct intersector *x, const struct rsc_paired_tensor *t) {
+  struct rsc_meeting_families f;
   x->key.len = 0;
-  rsc_key_int(x->scratch, &x->key, wanted);
-  rsc_key_add(x->scratch, &x->key, x->families, (size_t)train->count * sizeof *x->families);
+  for (int side = 0; side < 2; side++) {
+    x->families[side].len = 0;
+    for (int32_t m = 0; m < t->by_side[side].count; m++)
+      *RSC_PUSH(x->scratch, &x->families[side]) = rsc_slot_of(x->pairs, t->by_side[side].at[m])->family;
+    f.placement[side] = x->pairs->placement[side];
+    f.families[side] = x->families[side].at;
+    f.counts[side] = t->by_side[side].count;
+    rsc_key_int(x->scratch, &x->key, f.counts[side]);
+    rsc_key_add(x->scratch, &x->key, f.families[side], (size_t)f.counts[side] * sizeof *f.families[side]);
+  }
   bool fresh;
   int32_t id = rsc_keys_id(x->set_keys, x->key.at, x->key.len, &fresh);
-  if (fresh)
-    *RSC_PUSH(x->scratch, &x->sets) = rsc_overlap(x->scratch, x->pairs->placement[RSC_TRAIN], x->families, train->count,
-                                                  x->pairs->placement[RSC_INFER], wanted, &x->flows->intersections);
+  if (fresh) *RSC_PUSH(x->scratch, &x->sets) = rsc_overlap(x->scratch, &f, &x->flows->intersections);
   return id;
 }
 
 /* ---- buckets and groups ---- */
 
-static int32_t group_of(struct intersector *x, const struct rsc_paired_tensor *t, struct rsc_mention infer,
-                        const struct rsc_template *tp, bool direct) {
+static int32_t group_of(struct intersector *x, const struct rsc_paired_tensor *t, const struct rsc_template *tp,
+                        bool direct) {
   uint32_t wire_bytes = (uint32_t)rsp_dtype_bytes(t->tensor->dtype);
+  int32_t ends = tp->wants + tp->holds, *ranksets = RSC_ARRAY(x->arena, int32_t, ends);
+  for (int32_t k = 0; k < ends; k++) ranksets[k] = rankset_of(x, mention_of(t, tp->ends[k]), tp->ends[k].occurrence);
   x->key.len = 0;
-  int32_t receivers = rankset_of(x, infer, tp->wanted);
-  int32_t *senders = RSC_ARRAY(x->arena, int32_t, tp->holder_count);
-  for (int32_t k = 0; k < tp->holder_count; k++)
-    senders[k] = rankset_of(x, t->by_side[RSC_TRAIN].at[tp->holders[k].mention], tp->holders[k].occurrence);
-  rsc_key_int(x->scratch, &x->key, receivers);
+  rsc_key_int(x->scratch, &x->key, tp->wants);
   rsc_key_int(x->scratch, &x->key, wire_bytes * 2 + direct);
-  rsc_key_add(x->scratch, &x->key, senders, (size_t)tp->holder_count * sizeof *senders);
+  rsc_key_add(x->scratch, &x->key, ranksets, (size_t)ends * sizeof *ranksets);
   bool fresh;
   int32_t id = rsc_keys_id(x->group_keys, x->key.at, x->key.len, &fresh);
   if (fresh)
-    *RSC_PUSH(x->scratch, &x->groups) = (struct open_group){.group = {.receivers = receivers,
-                                                                      .senders = senders,
-                                                                      .alternatives = tp->holder_count,
+    *RSC_PUSH(x->scratch, &x->groups) = (struct open_group){.group = {.wants = tp->wants,
+                                                                      .holds = tp->holds,
+                                                                      .ranksets = ranksets,
                                                                       .wire_bytes = wire_bytes,
                                                                       .direct = direct,
                                                                       .min_run = INT64_MAX}};
@@ -129,28 +132,26 @@ static int32_t group_of(struct intersector *x, const struct rsc_paired_tensor *t
 
 static bool moves_bits(struct rsc_end end, enum rsp_dtype wire) { return end.dtype == wire && end.op == RSP_OP_COPY; }
 
-static int32_t bucket_of(struct intersector *x, const struct rsc_paired_tensor *t, struct rsc_mention infer, int32_t set,
-                         int32_t index) {
+static int32_t bucket_of(struct intersector *x, const struct rsc_paired_tensor *t, int32_t set, int32_t index) {
   const struct rsc_template *tp = &x->sets.at[set].at[index];
   enum rsp_dtype wire = t->tensor->dtype;
-  struct rsc_end *ends = RSC_ARRAY(x->arena, struct rsc_end, 1 + tp->holder_count);
-  ends[0] = end_of(x, infer);
-  bool bits = moves_bits(ends[0], wire);
-  for (int32_t k = 0; k < tp->holder_count; k++) {
-    ends[1 + k] = end_of(x, t->by_side[RSC_TRAIN].at[tp->holders[k].mention]);
-    bits &= moves_bits(ends[1 + k], wire);
+  int32_t count = tp->wants + tp->holds;
+  struct rsc_end *ends = RSC_ARRAY(x->arena, struct rsc_end, count);
+  bool bits = true;
+  for (int32_t k = 0; k < count; k++) {
+    ends[k] = end_of(x, mention_of(t, tp->ends[k]));
+    bits &= moves_bits(ends[k], wire);
   }
   bool direct = bits && tp->run * (int64_t)rsp_dtype_bytes(wire) >= x->direct_min;
-  int32_t group = group_of(x, t, infer, tp, direct);
+  int32_t group = group_of(x, t, tp, direct);
   x->key.len = 0;
   int32_t head[4] = {group, set, index, (int32_t)wire};
   rsc_key_add(x->scratch, &x->key, head, sizeof head);
-  for (int32_t k = 0; k <= tp->holder_count; k++) key_end(x, ends[k]);
+  for (int32_t k = 0; k < count; k++) key_end(x, ends[k]);
   bool fresh;
   int32_t id = rsc_keys_id(x->bucket_keys, x->key.at, x->key.len, &fresh);
   if (!fresh) return id;
-  *RSC_PUSH(x->scratch, &x->buckets) =
-      (struct bucket){.template = tp, .wire = wire, .ends = ends, .words = 2 * (1 + tp->holder_count)};
+  *RSC_PUSH(x->scratch, &x->buckets) = (struct bucket){.template = tp, .wire = wire, .ends = ends, .words = 2 * count};
   *RSC_PUSH(x->scratch, &x->groups.at[group].buckets) = id;
   return id;
 }
@@ -164,19 +165,18 @@ static void key_mention(struct intersector *x, struct rsc_mention m) {
   }
 }
 
-static const struct binding *binding_of(struct intersector *x, const struct rsc_paired_tensor *t,
-                                        struct rsc_mention infer, int32_t set) {
+static const struct binding *binding_of(struct intersector *x, const struct rsc_paired_tensor *t, int32_t set) {
   x->key.len = 0;
   int32_t head[2] = {set, (int32_t)t->tensor->dtype};
   rsc_key_add(x->scratch, &x->key, head, sizeof head);
-  key_mention(x, infer);
-  for (int32_t m = 0; m < t->by_side[RSC_TRAIN].count; m++) key_mention(x, t->by_side[RSC_TRAIN].at[m]);
+  for (int side = 0; side < 2; side++)
+    for (int32_t m = 0; m < t->by_side[side].count; m++) key_mention(x, t->by_side[side].at[m]);
   bool fresh;
   int32_t id = rsc_keys_id(x->binding_keys, x->key.at, x->key.len, &fresh);
   if (fresh) {
     int32_t count = (int32_t)x->sets.at[set].len;
     int32_t *of = RSC_ARRAY(x->scratch, int32_t, count);
-    for (int32_t i = 0; i < count; i++) of[i] = bucket_of(x, t, infer, set, i);
+    for (int32_t i = 0; i < count; i++) of[i] = bucket_of(x, t, set, i);
     *RSC_PUSH(x->scratch, &x->bindings) = (struct binding){of};
   }
   return &x->bindings.at[id];
@@ -184,36 +184,32 @@ static const struct binding *binding_of(struct intersector *x, const struct rsc_
 
 /* ---- stamping ---- */
 
-static void stamp(struct intersector *x, const struct rsc_paired_tensor *t, struct rsc_mention infer, struct bucket *b) {
+static void stamp(struct intersector *x, const struct rsc_paired_tensor *t, struct bucket *b) {
   const struct rsc_template *tp = b->template;
   RSC_RESERVE(x->scratch, &b->items, b->items.len + (size_t)b->words);
   int64_t *item = b->items.at + b->items.len;
   b->items.len += (size_t)b->words;
-  item[0] = infer.gid;
-  item[1] = (rsc_slot_of(x->pairs, infer)->occurrences[tp->wanted].base + tp->nest.base[RSC_F_POS]) *
-            (int64_t)rsp_dtype_bytes(b->ends[0].dtype);
-  for (int32_t k = 0; k < tp->holder_count; k++) {
-    struct rsc_mention m = t->by_side[RSC_TRAIN].at[tp->holders[k].mention];
-    item[2 + 2 * k] = m.gid;
-    item[3 + 2 * k] =
-        (rsc_slot_of(x->pairs, m)->occurrences[tp->holders[k].occurrence].base + tp->nest.base[RSC_F_SRC + k]) *
-        (int64_t)rsp_dtype_bytes(b->ends[1 + k].dtype);
+  for (int32_t k = 0; k < tp->wants + tp->holds; k++) {
+    struct rsc_mention m = mention_of(t, tp->ends[k]);
+    int64_t base = rsc_slot_of(x->pairs, m)->occurrences[tp->ends[k].occurrence].base;
+    item[2 * k] = m.gid;
+    item[2 * k + 1] = (base + tp->nest.base[RSC_F_POS + k]) * (int64_t)rsp_dtype_bytes(b->ends[k].dtype);
   }
 }
 
 static void stamp_tensor(struct intersector *x, const struct rsc_paired_tensor *t) {
   int64_t elems = 0;
-  for (int32_t m = 0; m < t->by_side[RSC_INFER].count; m++) {
-    struct rsc_mention infer = t->by_side[RSC_INFER].at[m];
-    int32_t set = template_set(x, t, infer);
-    const struct binding *binding = binding_of(x, t, infer, set);
-    for (size_t i = 0; i < x->sets.at[set].len; i++) {
-      struct bucket *b = &x->buckets.at[binding->bucket_of[i]];
-      stamp(x, t, infer, b);
-      const struct rsc_template *tp = b->template;
-      int64_t copies = x->pairs->placement[RSC_INFER]->ranksets[rankset_of(x, infer, tp->wanted)].count;
-      elems += tp->elems * copies;
-      x->flows->delivered_bytes += tp->elems * copies * (int64_t)rsp_dtype_bytes(b->ends[0].dtype);
+  int32_t set = template_set(x, t);
+  const struct binding *binding = binding_of(x, t, set);
+  for (size_t i = 0; i < x->sets.at[set].len; i++) {
+    struct bucket *b = &x->buckets.at[binding->bucket_of[i]];
+    const struct rsc_template *tp = b->template;
+    stamp(x, t, b);
+    for (int32_t k = 0; k < tp->wants; k++) {
+      int32_t ranks = rankset_of(x, mention_of(t, tp->ends[k]), tp->ends[k].occurrence);
+      int64_t copies = tp->elems * x->pairs->placement[RSC_INFER]->ranksets[ranks].count;
+      elems += copies;
+      x->flows->delivered_bytes += copies * (int64_t)rsp_dtype_bytes(b->ends[k].dtype);
     }
   }
   x->flows->delivered_elems += elems;
@@ -238,7 +234,7 @@ static struct rsc_flow_desc describe(struct intersector *x, const struct bucket 
   for (int32_t i = 0; i < inner; i++) {
     int64_t *loop = loops + (fold->loop_count + i) * (1 + words);
     loop[0] = rsc_nest_count(&tp->nest, i);
-    for (int32_t e = 0; e <= tp->holder_count; e++)
+    for (int32_t e = 0; e < tp->wants + tp->holds; e++)
       loop[1 + 2 * e + 1] = rsc_nest_step(&tp->nest, i, RSC_F_POS + e) * (int64_t)rsp_dtype_bytes(b->ends[e].dtype);
   }
   d.base = base;
@@ -266,8 +262,9 @@ static void seed(struct intersector *x, uint64_t bug) {
   if (!x->buckets.len) return;
   struct bucket *b = &x->buckets.at[x->buckets.len / 2];
   if (bug == RSC_SEED_INTERSECT_SHIFT) {
-    int64_t size = (int64_t)rsp_dtype_bytes(b->ends[1].dtype);
-    b->items.at[3] += b->items.at[3] ? -size : size;
+    int32_t k = b->template->wants; /* the first holder */
+    int64_t size = (int64_t)rsp_dtype_bytes(b->ends[k].dtype), *off = &b->items.at[2 * k + 1];
+    *off += *off ? -size : size;
   }
   if (bug == RSC_SEED_INTERSECT_DROP) b->items.len -= (size_t)b->words;
 }

@@ -2,8 +2,8 @@
  *
  * intersect: struct rsc_pairs -> struct rsc_flows.
  *
- * Two steps. overlap.c finds, once per combination of families, the *templates*: the overlaps of what one inference slot
- * wants with what training slots hold. intersect.c stamps them out for every tensor by arithmetic, sorts the stamps
+ * Two steps. overlap.c finds, once per combination of families, the *templates*: sets of elements that the same inference
+ * parts want and the same training parts hold. intersect.c stamps them out for every tensor by arithmetic, sorts the stamps
  * into groups, and fold.c turns runs of stamps into loops.
  */
 #ifndef RSC_PASS_INTERSECT_H
@@ -21,17 +21,18 @@ void rsc_flows_print(const struct rsc_flows *flows, FILE *out);
 
 /* ---- overlap.c ---- */
 
-struct rsc_holder {
-  int32_t mention, occurrence; /* of the tensor's training mentions */
+/* A part that meets a template: an occurrence of a mention of the tensor, on the side that `wants` or the one that holds. */
+struct rsc_meeting {
+  bool wants;
+  int32_t mention, occurrence;
 };
 
-/* What occurrence `wanted` of the inference slot shares with all of `holders`: nest of width 3 + holder_count with
- * the receiver's position in RSC_F_POS and holder k's in RSC_F_SRC + k, both relative to the occurrences' bases. Loops
- * fall by receiver's position; if the last loop steps by one at every end it is the run. */
+/* Elements that all of `ends` hold or want: a nest of width 2 + end_count, with end k's position in RSC_F_POS + k, relative
+ * to the occurrence's base. Wanting ends come first. Loops fall by the first end's position; if the last loop steps by one at
+ * every end it is the run. */
 struct rsc_template {
-  int32_t wanted;
-  int32_t holder_count;
-  const struct rsc_holder *holders;
+  int32_t wants, holds;
+  const struct rsc_meeting *ends;
   struct rsc_nest nest;
   int64_t elems, run;
 };
@@ -40,10 +41,15 @@ struct rsc_templates {
   RSC_VEC(struct rsc_template);
 };
 
-/* `train`: families of the tensor's training mentions, in order. */
-struct rsc_templates rsc_overlap(struct rsc_arena *arena, const struct rsc_placement *train_side,
-                                 const int32_t *train, int32_t train_count, const struct rsc_placement *infer_side,
-                                 int32_t infer, int64_t *intersections);
+/* The families of a tensor's mentions on both sides, in order. */
+struct rsc_meeting_families {
+  const struct rsc_placement *placement[2];
+  const int32_t *families[2];
+  int32_t counts[2];
+};
+
+struct rsc_templates rsc_overlap(struct rsc_arena *arena, const struct rsc_meeting_families *families,
+                                 int64_t *intersections);
 
 /* ---- fold.c ---- */
 

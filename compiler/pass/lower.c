@@ -21,7 +21,7 @@ struct lowerer {
   struct held *held;
   int64_t *stream_start; /* per world rank, into stream_of: 2 * stream + (1 at the destination) */
   int64_t *stream_of;
-  int32_t *end_base; /* per group: number of its receiver's body; sender alternative k is 1 + k more */
+  int32_t *end_base; /* per group: number of its first end's body; the others follow */
   int64_t *body_of;  /* per such number: body of the rank at hand, if stamp says so */
   int64_t *stamp;
   struct rsc_keys *files;
@@ -166,7 +166,7 @@ static void add_buffers(struct lowerer *l, struct slice *s, int64_t rank) {
 /* ---- bodies ---- */
 
 static void add_desc(struct lowerer *l, struct slice *s, const struct rsc_group *g, const struct rsc_flow_desc *d, int32_t end) {
-  int32_t words = 2 * (1 + g->alternatives);
+  int32_t words = 2 * (g->wants + g->holds);
   *RSC_PUSH(l->arena, &s->descs) = (struct rsp_desc){.ref = (uint32_t)d->base[2 * end],
                                                      .space = RSP_SPACE_BUFFER,
                                                      .buf_dtype = d->ends[end].dtype,
@@ -183,7 +183,6 @@ static void add_desc(struct lowerer *l, struct slice *s, const struct rsc_group 
   }
 }
 
-/* end 0: the receiver; 1 + k: the sender as alternative k. */
 static uint64_t body_of(struct lowerer *l, struct slice *s, int64_t rank, int32_t group, int32_t end) {
   const struct rsc_group *g = &l->d->flows->groups[group];
   int32_t number = l->end_base[group] + end;
@@ -219,7 +218,7 @@ static void add_stream(struct lowerer *l, struct slice *s, int64_t rank, int64_t
                           .slot_stride = (uint64_t)staging->stride};
   for (size_t i = 0; i < st->parts.len; i++) {
     const struct rsc_part *part = &st->parts.at[i];
-    uint64_t body = body_of(l, s, rank, part->group, at_dst ? 0 : 1 + part->alternative);
+    uint64_t body = body_of(l, s, rank, part->group, at_dst ? part->dst_end : part->src_end);
     *RSC_PUSH(l->arena, &s->parts) = (struct rsp_part){body, (uint64_t)part->lo, (uint64_t)part->hi};
   }
 }
@@ -322,7 +321,7 @@ const struct rsp_slice_tables *rsc_lower(struct rsc_arena *arena, const struct r
   l.end_base = RSC_ARRAY(l.scratch, int32_t, d->flows->group_count);
   for (int32_t g = 0; g < d->flows->group_count; g++) {
     l.end_base[g] = ends;
-    ends += 1 + d->flows->groups[g].alternatives;
+    ends += d->flows->groups[g].wants + d->flows->groups[g].holds;
   }
   l.body_of = RSC_ARRAY(l.scratch, int64_t, ends);
   l.stamp = RSC_ARRAY(l.scratch, int64_t, ends);

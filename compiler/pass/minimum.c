@@ -87,7 +87,7 @@ static void spread(struct minimum *m, const struct rsc_mentions *mentions, enum 
     const struct rsc_rankmap *map = rsc_rankmap_of(m->pairs, mentions->at[i].gid);
     for (int32_t o = 0; o < slot->occurrence_count; o++) {
       int32_t shape = slot->occurrences[o].shape;
-      struct domains d = m->of_set[side][map->rankset_of_entry[slot->occurrences[o].entry]];
+      struct domains d = m->of_set[side][map->rankset_of[slot->occurrences[o].entries]];
       for (int32_t k = 0; k < d.count; k++) {
         struct shape_list *list = &lists[d.at[k]];
         bool seen = false;
@@ -156,7 +156,7 @@ int64_t rsc_network_minimum(const struct rsc_pairs *pairs, const struct rsc_clus
         const struct rsc_rankmap *map = rsc_rankmap_of(pairs, t->by_side[s].at[k].gid);
         rsc_key_int(m.scratch, &key, slot->family);
         for (int32_t o = 0; o < slot->occurrence_count; o++)
-          rsc_key_int(m.scratch, &key, map->rankset_of_entry[slot->occurrences[o].entry]);
+          rsc_key_int(m.scratch, &key, map->rankset_of[slot->occurrences[o].entries]);
       }
     }
     bool fresh;

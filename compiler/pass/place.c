@@ -291,32 +291,76 @@ static int32_t intern_family(struct placer *p, const struct rsc_occurrence *list
   return id;
 }
 
+/* An occurrence while its entries are being collected. */
+struct open_occurrence {
+  int32_t shape;
+  int64_t base;
+  struct {
+    RSC_VEC(int32_t);
+  } entries;
+};
+
+struct open_occurrences {
+  RSC_VEC(struct open_occurrence);
+};
+
+static void add_occurrence(struct placer *p, struct open_occurrences *list, int32_t entry, int32_t shape, int64_t base) {
+  struct open_occurrence *o = NULL;
+  for (size_t i = list->len; i-- > 0 && !o;) /* copies stand in neighbouring entries: the search is short */
+    if (list->at[i].shape == shape && list->at[i].base == base) o = &list->at[i];
+  if (!o) {
+    o = RSC_PUSH(p->scratch, list);
+    *o = (struct open_occurrence){.shape = shape, .base = base};
+  }
+  *RSC_PUSH(p->scratch, &o->entries) = entry;
+}
+
+/* Numbers the sets of entries of a class. */
+struct entry_sets {
+  struct rsc_keys *keys;
+  RSC_VEC(struct rsc_entry_set);
+};
+
+static int32_t intern_entries(struct placer *p, struct entry_sets *sets, const int32_t *at, size_t count) {
+  bool fresh;
+  int32_t id = rsc_keys_id(sets->keys, at, count * sizeof *at, &fresh);
+  if (fresh) {
+    int32_t *copy = RSC_ARRAY(p->arena, int32_t, count);
+    memcpy(copy, at, count * sizeof *at);
+    *RSC_PUSH(p->arena, sets) = (struct rsc_entry_set){copy, (int32_t)count};
+  }
+  return id;
+}
+
+static void close_slot(struct placer *p, struct entry_sets *sets, struct rsc_slot *slot, const struct open_occurrences *list) {
+  struct rsc_occurrence *kept = RSC_ARRAY(p->arena, struct rsc_occurrence, list->len);
+  for (size_t i = 0; i < list->len; i++) {
+    const struct open_occurrence *o = &list->at[i];
+    kept[i] = (struct rsc_occurrence){intern_entries(p, sets, o->entries.at, o->entries.len), o->shape, o->base};
+  }
+  slot->occurrences = kept;
+  slot->occurrence_count = (int32_t)list->len;
+  slot->family = intern_family(p, kept, slot->occurrence_count, slot->shared);
+}
+
 /* Occurrences of every slot, in entry order: one pass over the pieces finds the first position of each slot. */
 static void make_occurrences(struct placer *p, struct rsc_class *c, struct rsc_slot *slots) {
-  struct occurrences {
-    RSC_VEC(struct rsc_occurrence);
-  } *lists = RSC_ARRAY(p->scratch, struct occurrences, c->slot_count);
+  struct open_occurrences *lists = RSC_ARRAY(p->scratch, struct open_occurrences, c->slot_count);
+  int32_t *last = RSC_ARRAY(p->scratch, int32_t, c->slot_count); /* entry + 1 */
   for (int32_t e = 0; e < c->entry_count; e++) {
     const struct rsc_entry *entry = &c->entries[e];
     for (size_t i = 0; i < entry->pieces.len; i++) {
       int32_t s = entry->pieces.at[i].slot;
-      if (s < 0) continue;
-      struct occurrences *list = &lists[s];
-      if (list->len && list->at[list->len - 1].entry == e) continue;
-      *RSC_PUSH(p->scratch, list) =
-          (struct rsc_occurrence){e, -1, entry->pieces.at[i].nest.base[RSC_F_POS]};
+      if (s < 0 || last[s] == e + 1) continue;
+      last[s] = e + 1;
+      int64_t base = entry->pieces.at[i].nest.base[RSC_F_POS];
+      add_occurrence(p, &lists[s], e, intern_shape(p, entry, s, base), base);
     }
   }
-  for (int32_t s = 0; s < c->slot_count; s++) {
-    struct occurrences *list = &lists[s];
-    for (size_t i = 0; i < list->len; i++)
-      list->at[i].shape = intern_shape(p, &c->entries[list->at[i].entry], s, list->at[i].base);
-    slots[s].family = intern_family(p, list->at, (int32_t)list->len, slots[s].shared);
-    struct rsc_occurrence *kept = RSC_ARRAY(p->arena, struct rsc_occurrence, list->len);
-    if (list->len) memcpy(kept, list->at, list->len * sizeof *kept);
-    slots[s].occurrences = kept;
-    slots[s].occurrence_count = (int32_t)list->len;
-  }
+  struct entry_sets sets = {.keys = rsc_keys_new(p->scratch)};
+  for (int32_t s = 0; s < c->slot_count; s++) close_slot(p, &sets, &slots[s], &lists[s]);
+  c->entry_sets = sets.at;
+  c->entry_set_count = (int32_t)sets.len;
 }
 
 static bool make_class(struct placer *p, const struct rsc_buffer *b, const struct mentions *mentions,
@@ -368,6 +412,30 @@ static int32_t intern_rankset(struct placer *p, const int64_t *ranks, int64_t co
   return id;
 }
 
+static int by_value(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* The ranks that hold an entry of each entry set of the class. */
+static const int32_t *make_ranksets(struct placer *p, const struct rsc_class *c, const struct held *held, int64_t count) {
+  int64_t *start = RSC_ARRAY(p->scratch, int64_t, c->entry_count + 2), *at = start + 1;
+  int64_t *by_entry = RSC_ARRAY(p->scratch, int64_t, count), *some = RSC_ARRAY(p->scratch, int64_t, count);
+  int32_t *sets = RSC_ARRAY(p->arena, int32_t, c->entry_set_count);
+  for (int64_t i = 0; i < count; i++) at[held[i].entry + 1]++;
+  for (int32_t e = 0; e < c->entry_count; e++) at[e + 1] += at[e];
+  for (int64_t i = 0; i < count; i++) by_entry[at[held[i].entry]++] = held[i].rank; /* now start[e] begins entry e */
+  for (int32_t s = 0; s < c->entry_set_count; s++) {
+    const struct rsc_entry_set *set = &c->entry_sets[s];
+    int64_t found = 0;
+    for (int32_t i = 0; i < set->count; i++)
+      for (int64_t k = start[set->at[i]]; k < start[set->at[i] + 1]; k++) some[found++] = by_entry[k];
+    if (set->count > 1) qsort(some, (size_t)found, sizeof *some, by_value);
+    sets[s] = intern_rankset(p, some, found);
+  }
+  return sets;
+}
+
 static struct rsc_rankmap make_rankmap(struct placer *p, const struct rsc_class *c, const int64_t *pins) {
   const struct rsc_mesh *mesh = &p->layout->meshes[c->mesh];
   struct held *held = RSC_ARRAY(p->scratch, struct held, mesh->rank_count);
@@ -386,21 +454,13 @@ static struct rsc_rankmap make_rankmap(struct placer *p, const struct rsc_class 
     held[count++] = (struct held){mesh->ranks[at], c->entry_of[index]};
   }
   qsort(held, (size_t)count, sizeof *held, by_rank);
-  int64_t *ranks = RSC_ARRAY(p->arena, int64_t, count), *some = RSC_ARRAY(p->scratch, int64_t, count);
-  int32_t *entries = RSC_ARRAY(p->arena, int32_t, count), *sets = RSC_ARRAY(p->arena, int32_t, c->entry_count);
-  int64_t *fill = RSC_ARRAY(p->scratch, int64_t, c->entry_count + 1);
+  int64_t *ranks = RSC_ARRAY(p->arena, int64_t, count);
+  int32_t *entries = RSC_ARRAY(p->arena, int32_t, count);
   for (int64_t i = 0; i < count; i++) {
     ranks[i] = held[i].rank;
     entries[i] = held[i].entry;
-    fill[held[i].entry + 1]++;
   }
-  for (int32_t e = 0; e < c->entry_count; e++) fill[e + 1] += fill[e];
-  for (int64_t i = 0; i < count; i++) some[fill[entries[i]]++] = ranks[i]; /* ranks by entry, each run ascending */
-  for (int32_t e = 0; e < c->entry_count; e++) {
-    int64_t lo = e ? fill[e - 1] : 0, hi = fill[e];
-    sets[e] = hi > lo ? intern_rankset(p, some + lo, hi - lo) : -1;
-  }
-  return (struct rsc_rankmap){ranks, entries, count, sets};
+  return (struct rsc_rankmap){ranks, entries, count, make_ranksets(p, c, held, count)};
 }
 
 static int32_t rankmap_of(struct placer *p, int32_t klass, const int64_t *pins) {

@@ -14,24 +14,26 @@ static const struct rsc_mesh *mesh_here(struct rsc_resolver *r) {
   return &r->meshes.at[r->sites.at[r->site].mesh];
 }
 
+int32_t rsc_axis_of(struct rsc_resolver *r, const struct rsc_mesh *mesh, const struct rsc_ast *name) {
+  struct rsc_guess guess;
+  for (int32_t i = 0; i < mesh->axis_count; i++) {
+    if (strcmp(mesh->axes[i].name, name->symbol->text) == 0) return i;
+  }
+  rsc_guess_begin(&guess, name->symbol->text, name->symbol->len);
+  for (int32_t i = 0; i < mesh->axis_count; i++)
+    rsc_guess_offer(&guess, mesh->axes[i].name, strlen(mesh->axes[i].name));
+  rsc_fail(r, RSC_AXIS_UNKNOWN, name->span, "mesh '%s' has no axis '%s'%s", mesh->name, name->symbol->text,
+           rsc_guess_text(r->arena, &guess));
+  rsc_fail_note(r, mesh->span, "mesh '%s' is defined here", mesh->name);
+  return -1;
+}
+
 static bool find_axis(struct rsc_resolver *r, const struct rsc_ast *name, int32_t *axis) {
   if (r->site < 0)
     return rsc_fail(r, RSC_ON_OUTSIDE, name->span, "a cut by '%s' outside every 'on': there is no mesh to cut by",
                     name->symbol->text);
-  const struct rsc_mesh *mesh = mesh_here(r);
-  struct rsc_guess guess;
-  rsc_guess_begin(&guess, name->symbol->text, name->symbol->len);
-  for (int32_t i = 0; i < mesh->axis_count; i++) {
-    if (strcmp(mesh->axes[i].name, name->symbol->text) == 0) {
-      *axis = i;
-      return true;
-    }
-    rsc_guess_offer(&guess, mesh->axes[i].name, strlen(mesh->axes[i].name));
-  }
-  rsc_fail(r, RSC_AXIS_UNKNOWN, name->span, "mesh '%s' has no axis '%s'%s", mesh->name, name->symbol->text,
-           rsc_guess_text(r->arena, &guess));
-  rsc_fail_note(r, mesh->span, "mesh '%s' is defined here", mesh->name);
-  return false;
+  *axis = rsc_axis_of(r, mesh_here(r), name);
+  return *axis >= 0;
 }
 
 static const struct rsc_cut *among(const struct rsc_cut *cuts, int32_t count, int32_t axis) {

@@ -325,6 +325,8 @@ void rsc_check_pending(struct rsc_resolver *r);
 void rsc_check_defines(struct rsc_resolver *r);
 
 /* sites */
+/* The index of the axis, or -1 (reported). */
+int32_t rsc_axis_of(struct rsc_resolver *r, const struct rsc_mesh *mesh, const struct rsc_ast *name);
 int32_t rsc_site_of(struct rsc_resolver *r, int32_t mesh, const int64_t *pins);
 /* A rank that is in both, or -1. */
 int64_t rsc_common_rank(struct rsc_resolver *r, int32_t a, int32_t b);

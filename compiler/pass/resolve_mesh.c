@@ -146,17 +146,8 @@ static bool find_mesh(struct rsc_resolver *r, const struct rsc_ast *name, int32_
 
 static bool pin(struct rsc_resolver *r, const struct rsc_ast *e, const struct rsc_mesh *mesh, int64_t *pins) {
   const char *name = e->kids[0]->symbol->text;
-  struct rsc_guess guess;
-  int32_t axis = 0;
-  rsc_guess_begin(&guess, name, strlen(name));
-  for (; axis < mesh->axis_count && strcmp(mesh->axes[axis].name, name) != 0; axis++)
-    rsc_guess_offer(&guess, mesh->axes[axis].name, strlen(mesh->axes[axis].name));
-  if (axis == mesh->axis_count) {
-    rsc_fail(r, RSC_AXIS_UNKNOWN, e->kids[0]->span, "mesh '%s' has no axis '%s'%s", mesh->name, name,
-             rsc_guess_text(r->arena, &guess));
-    rsc_fail_note(r, mesh->span, "mesh '%s' is defined here", mesh->name);
-    return false;
-  }
+  int32_t axis = rsc_axis_of(r, mesh, e->kids[0]);
+  if (axis < 0) return false;
   int64_t at, size = mesh->axes[axis].size;
   if (!rsc_eval_int(r, e->kids[1], "a coordinate", &at)) return false;
   if (pins[axis] >= 0)

@@ -1,157 +1,142 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In: groups with the sets of their possible senders and of their receivers. Out: streams between pairs of processes.
- * Groups with the least choice go first, then the largest, so that the load evens out over those that can choose.
+ * In: groups with their ends, and a cluster. Out: streams. Each NVLink domain takes in each element once, from outside only
+ * if none of its ranks holds it; the rest of the way is NVLink.
  */
-#include "compiler/pass/route.h"
-
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLICE_MIN = 1 << 20 }; /* bytes below which a group is not divided among senders */
+#include "compiler/pass/route_impl.h"
 
-struct leg {
-  int64_t src, dst;
-  struct rsc_part part;
-  uint32_t wire_bytes;
-  bool direct;
-};
-
-struct legs {
-  RSC_VEC(struct leg);
-};
-
-struct router {
-  struct rsc_arena *arena, *scratch;
-  const struct rsc_pairs *pairs;
-  const struct rsc_flows *flows;
-  const struct rsc_cluster *cluster;
-  int64_t *load; /* bytes sent so far, per world rank */
-  struct legs legs;
-};
-
-static const struct rsc_rankset *senders_of(const struct router *r, const struct rsc_group *g, int32_t alternative) {
-  return &r->pairs->placement[RSC_TRAIN]->ranksets[g->senders[alternative]];
+static int by_domain_rank_end(const void *a, const void *b) {
+  const struct rsc_seat *x = a, *y = b;
+  if (x->domain != y->domain) return x->domain < y->domain ? -1 : 1;
+  if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+  return x->end < y->end ? -1 : x->end > y->end;
 }
 
-static int64_t holder_count(const struct router *r, const struct rsc_group *g) {
-  int64_t n = 0;
-  for (int32_t k = 0; k < g->alternatives; k++) n += senders_of(r, g, k)->count;
-  return n;
-}
-
-struct choice {
-  int64_t src;
-  int32_t alternative;
-};
-
-/* Near before far, then the least loaded, then the lowest rank. */
-static struct choice choose(const struct router *r, const struct rsc_group *g, int64_t dst) {
-  struct choice best = {-1, 0};
-  enum rsc_link best_link = RSC_LINK_NETWORK;
-  for (int32_t k = 0; k < g->alternatives; k++) {
-    const struct rsc_rankset *set = senders_of(r, g, k);
+/* The seats of ends [lo, hi) of a group, by domain, rank and end. */
+static struct rsc_seats find_seats(struct rsc_router *r, const struct rsc_group *g, int32_t lo, int32_t hi, enum rsc_side side) {
+  struct rsc_seats seats = {0};
+  const int64_t *world = side == RSC_TRAIN ? r->cluster->world_of_train : r->cluster->world_of_infer;
+  for (int32_t e = lo; e < hi; e++) {
+    const struct rsc_rankset *set = &r->pairs->placement[side]->ranksets[g->ranksets[e]];
+    RSC_RESERVE(r->scratch, &seats, seats.len + (size_t)set->count);
     for (int64_t i = 0; i < set->count; i++) {
-      int64_t src = r->cluster->world_of_train[set->ranks[i]];
-      enum rsc_link link = rsc_link_between(r->cluster, src, dst);
-      bool better = best.src < 0 || link < best_link || (link == best_link && r->load[src] < r->load[best.src]);
-      if (!better) continue;
-      best = (struct choice){src, k};
-      best_link = link;
+      int64_t rank = world[set->ranks[i]];
+      int32_t domain = r->cluster->hosts[r->cluster->processes[rank].host].domain;
+      seats.at[seats.len++] = (struct rsc_seat){domain, e, rank};
     }
   }
-  return best;
+  qsort(seats.at, seats.len, sizeof *seats.at, by_domain_rank_end);
+  return seats;
 }
 
-/* The group for one receiver, in `slices` nearly equal parts. */
-static void send_group(struct router *r, int32_t index, int64_t dst, int64_t slices) {
-  const struct rsc_group *g = &r->flows->groups[index];
-  for (int64_t s = 0; s < slices; s++) {
-    int64_t lo = g->elems / slices * s + (g->elems % slices) * s / slices;
-    int64_t hi = g->elems / slices * (s + 1) + (g->elems % slices) * (s + 1) / slices;
-    struct choice c = choose(r, g, dst);
-    if (c.src != dst) r->load[c.src] += (hi - lo) * g->wire_bytes;
-    *RSC_PUSH(r->scratch, &r->legs) =
-        (struct leg){c.src, dst, {index, c.alternative, lo, hi}, g->wire_bytes, g->direct};
+static void add_leg(struct rsc_router *r, int32_t group, const struct rsc_seat *from, const struct rsc_seat *to) {
+  struct rsc_leg leg = {.group = group, .src_end = from->end, .lo = 0, .hi = r->flows->groups[group].elems, .src = from->rank};
+  *RSC_PUSH(r->scratch, &leg.nodes) = (struct rsc_node){-1, to->end, to->rank};
+  *RSC_PUSH(r->scratch, &r->legs) = leg;
+}
+
+/* A domain that holds the group: every seat is served by its own process or by the holder that NVLink has loaded least. */
+static void serve_inside(struct rsc_router *r, int32_t group, const struct rsc_seat *wants, size_t want_count,
+                         const struct rsc_seat *holds, size_t hold_count) {
+  for (size_t w = 0; w < want_count; w++) {
+    const struct rsc_seat *best = NULL;
+    for (size_t h = 0; h < hold_count; h++) {
+      bool own = holds[h].rank == wants[w].rank, best_own = best && best->rank == wants[w].rank;
+      if (!best || own > best_own ||
+          (own == best_own && r->nvlink_load[holds[h].rank] < r->nvlink_load[best->rank]))
+        best = &holds[h];
+    }
+    if (best->rank != wants[w].rank) r->nvlink_load[best->rank] += rsc_group_bytes(r, group);
+    add_leg(r, group, best, &wants[w]);
   }
 }
 
-static void route_group(struct router *r, int32_t index) {
-  const struct rsc_group *g = &r->flows->groups[index];
-  const struct rsc_rankset *to = &r->pairs->placement[RSC_INFER]->ranksets[g->receivers];
+static size_t same_domain(const struct rsc_seats *seats, size_t from) {
+  size_t to = from;
+  while (to < seats->len && seats->at[to].domain == seats->at[from].domain) to++;
+  return to;
+}
+
+static int by_rank(const void *a, const void *b) {
+  int64_t x = ((const struct rsc_seat *)a)->rank, y = ((const struct rsc_seat *)b)->rank;
+  return x < y ? -1 : x > y;
+}
+
+static void holders_of_group(struct rsc_router *r, struct rsc_keys *keys, int32_t group, struct rsc_seats *holds) {
+  qsort(holds->at, holds->len, sizeof *holds->at, by_rank);
+  struct rsc_key key = {0};
+  int64_t last = -1;
+  for (size_t i = 0; i < holds->len; i++) {
+    if (holds->at[i].rank != last) rsc_key_int(r->scratch, &key, holds->at[i].rank);
+    last = holds->at[i].rank;
+  }
+  bool fresh;
+  int32_t id = rsc_keys_id(keys, key.at, key.len, &fresh);
+  if (fresh) {
+    struct rsc_holders *set = RSC_PUSH(r->scratch, &r->sets);
+    *set = (struct rsc_holders){.count = (int64_t)(key.len / sizeof(int64_t))};
+    set->ranks = rsc_keys_bytes(keys, id, NULL);
+    set->share = RSC_ARRAY(r->scratch, double, set->count);
+  }
+  r->holders_of[group] = id;
+}
+
+static void collect_group(struct rsc_router *r, struct rsc_keys *keys, int32_t group) {
+  const struct rsc_group *g = &r->flows->groups[group];
+  r->holders_of[group] = -1;
   if (g->elems == 0) return;
-  int64_t slices = holder_count(r, g) / to->count, most = g->elems * g->wire_bytes / SLICE_MIN;
-  if (slices > most) slices = most;
-  if (slices < 1) slices = 1;
-  for (int64_t i = 0; i < to->count; i++) send_group(r, index, r->cluster->world_of_infer[to->ranks[i]], slices);
-}
-
-struct turn {
-  int32_t group;
-  int64_t holders, bytes;
-};
-
-static int by_choice_and_size(const void *a, const void *b) {
-  const struct turn *x = a, *y = b;
-  if (x->holders != y->holders) return x->holders < y->holders ? -1 : 1;
-  if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
-  return x->group < y->group ? -1 : 1;
-}
-
-static int by_stream(const void *a, const void *b) {
-  const struct leg *x = a, *y = b;
-  if (x->src != y->src) return x->src < y->src ? -1 : 1;
-  if (x->dst != y->dst) return x->dst < y->dst ? -1 : 1;
-  bool x_direct = x->direct && x->src != x->dst, y_direct = y->direct && y->src != y->dst;
-  if (x_direct != y_direct) return x_direct ? 1 : -1;
-  if (x->wire_bytes != y->wire_bytes) return x->wire_bytes > y->wire_bytes ? -1 : 1;
-  if (x->part.group != y->part.group) return x->part.group < y->part.group ? -1 : 1;
-  return x->part.lo < y->part.lo ? -1 : x->part.lo > y->part.lo;
-}
-
-/* Neighbouring slices that went to the same sender become one part again. */
-static void add_part(struct router *r, struct rsc_stream *s, const struct leg *leg) {
-  struct rsc_part *last = s->parts.len ? &s->parts.at[s->parts.len - 1] : NULL;
-  if (last && last->group == leg->part.group && last->alternative == leg->part.alternative && last->hi == leg->part.lo)
-    last->hi = leg->part.hi;
-  else
-    *RSC_PUSH(r->arena, &s->parts) = leg->part;
-  s->bytes += (leg->part.hi - leg->part.lo) * leg->wire_bytes;
-}
-
-static void build_streams(struct router *r, struct rsc_routes *out) {
-  struct {
-    RSC_VEC(struct rsc_stream);
-  } streams = {0};
-  qsort(r->legs.at, r->legs.len, sizeof *r->legs.at, by_stream);
-  for (size_t i = 0; i < r->legs.len; i++) {
-    const struct leg *leg = &r->legs.at[i];
-    bool direct = leg->direct && leg->src != leg->dst;
-    struct rsc_stream *s = streams.len ? &streams.at[streams.len - 1] : NULL;
-    if (!s || s->src != leg->src || s->dst != leg->dst || s->direct != direct) {
-      s = RSC_PUSH(r->arena, &streams);
-      *s = (struct rsc_stream){.src = leg->src, .dst = leg->dst, .direct = direct};
+  struct rsc_seats wants = find_seats(r, g, 0, g->wants, RSC_INFER);
+  struct rsc_seats holds = find_seats(r, g, g->wants, g->wants + g->holds, RSC_TRAIN);
+  int32_t outside = 0;
+  for (size_t w = 0, h = 0, next; w < wants.len; w = next) {
+    next = same_domain(&wants, w);
+    while (h < holds.len && holds.at[h].domain < wants.at[w].domain) h++;
+    if (h < holds.len && holds.at[h].domain == wants.at[w].domain) {
+      serve_inside(r, group, wants.at + w, next - w, holds.at + h, same_domain(&holds, h) - h);
+      continue;
     }
-    add_part(r, s, leg);
+    for (size_t at = w, to; at < next; at = to) {
+      to = RSC_RELAYS ? next : at + 1;
+      outside++;
+      *RSC_PUSH(r->scratch, &r->demands) = (struct rsc_demand){
+          .group = group, .domain = wants.at[at].domain, .seats = wants.at + at, .seat_count = (int32_t)(to - at)};
+    }
   }
-  out->streams = streams.at;
-  out->stream_count = (int64_t)streams.len;
-  for (size_t i = 0; i < streams.len; i++)
-    out->link_bytes[rsc_link_between(r->cluster, streams.at[i].src, streams.at[i].dst)] += streams.at[i].bytes;
+  if (!outside) return;
+  r->holder_seats[group] = holds;
+  holders_of_group(r, keys, group, &r->holder_seats[group]);
+  struct rsc_holders *set = &r->sets.at[r->holders_of[group]];
+  set->one_copy += rsc_group_bytes(r, group);
+  set->demand += rsc_group_bytes(r, group) * outside;
+}
+
+static void find_rates(struct rsc_router *r) {
+  for (int64_t i = 0; i < r->cluster->world; i++) {
+    const struct rsc_host *h = &r->cluster->hosts[r->cluster->processes[i].host];
+    r->nic[i] = r->cluster->links.network_bandwidth * (h->gpus > 0 && h->nics > 0 ? (double)h->nics / h->gpus : 1);
+  }
 }
 
 const struct rsc_routes *rsc_route(struct rsc_arena *arena, const struct rsc_pairs *pairs,
                                    const struct rsc_flows *flows, const struct rsc_cluster *cluster) {
-  struct router r = {arena, rsc_arena_new(), pairs, flows, cluster, NULL, {0}};
-  r.load = RSC_ARRAY(r.scratch, int64_t, cluster->world);
-  struct turn *turns = RSC_ARRAY(r.scratch, struct turn, flows->group_count);
-  for (int32_t g = 0; g < flows->group_count; g++)
-    turns[g] = (struct turn){g, holder_count(&r, &flows->groups[g]), flows->groups[g].elems * flows->groups[g].wire_bytes};
-  qsort(turns, (size_t)flows->group_count, sizeof *turns, by_choice_and_size);
-  for (int32_t g = 0; g < flows->group_count; g++) route_group(&r, turns[g].group);
-  struct rsc_routes *out = RSC_NEW(arena, struct rsc_routes);
-  build_streams(&r, out);
+  struct rsc_router r = {.arena = arena, .scratch = rsc_arena_new(), .pairs = pairs, .flows = flows, .cluster = cluster};
+  r.out = RSC_NEW(arena, struct rsc_routes);
+  r.nic = RSC_ARRAY(r.scratch, double, cluster->world);
+  r.in_load = RSC_ARRAY(r.scratch, double, cluster->world);
+  r.out_load = RSC_ARRAY(r.scratch, double, cluster->world);
+  r.nvlink_load = RSC_ARRAY(r.scratch, double, cluster->world);
+  r.holders_of = RSC_ARRAY(r.scratch, int32_t, flows->group_count);
+  r.holder_seats = RSC_ARRAY(r.scratch, struct rsc_seats, flows->group_count);
+  find_rates(&r);
+  struct rsc_keys *keys = rsc_keys_new(r.scratch);
+  for (int32_t g = 0; g < flows->group_count; g++) collect_group(&r, keys, g);
+  rsc_route_entries(&r);
+  rsc_route_shares(&r);
+  rsc_route_senders(&r);
+  rsc_route_streams(&r);
   rsc_arena_free(r.scratch);
-  return out;
+  return r.out;
 }

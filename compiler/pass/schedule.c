@@ -34,12 +34,24 @@ struct scheduler {
 
 static int64_t round_up(int64_t v, int64_t to) { return rsc_ceildiv(v, to) * to; }
 
+/* What a process copies to itself takes no turn, no messages and no staging. */
+static bool is_copy(const struct rsc_stream *st) { return st->src == st->dst && st->parent < 0; }
+
+/* The turn of a stream is its tree's, later by its depth. */
 static int64_t turn_of(const struct scheduler *s, const struct rsc_stream *st) {
-  return st->src == st->dst ? 0 : rsc_floormod(st->dst - st->src, s->turns);
+  const struct rsc_stream *root = &s->routes->streams[st->root];
+  return is_copy(st) ? 0 : rsc_floormod(root->dst - root->src + st->depth, s->turns);
+}
+
+/* Rounds in which the stream may be active: its tree's last hop still ends in time. */
+static int64_t active_rounds(const struct scheduler *s, const struct rsc_stream *st) {
+  if (is_copy(st)) return s->rounds;
+  int64_t active = s->rounds / s->turns - rsc_ceildiv(st->tail, s->turns);
+  return active > 1 ? active : 1;
 }
 
 static int64_t quantum_of(const struct scheduler *s, const struct rsc_stream *st) {
-  int64_t active = st->src == st->dst ? s->rounds : s->rounds / s->turns;
+  int64_t active = active_rounds(s, st);
   int64_t even = round_up(rsc_ceildiv(st->bytes, active), 8);
   int64_t least = round_up(st->bytes < s->min_quantum ? st->bytes : s->min_quantum, 8);
   return even > least ? even : least;
@@ -72,12 +84,12 @@ static void measure(struct scheduler *s) {
   s->ops = RSC_ARRAY(s->scratch, int64_t, cells);
   for (int64_t i = 0; i < s->routes->stream_count; i++) {
     const struct rsc_stream *st = &s->routes->streams[i];
-    if (st->src == st->dst) continue;
+    if (is_copy(st)) continue;
     int64_t turn = turn_of(s, st), messages = messages_of(s, st);
     s->ops[st->src * s->turns + turn] += messages;
     s->ops[st->dst * s->turns + turn] += messages;
     if (st->direct) continue;
-    *need_at(s, st->src, turn, 0) += slot_bytes(s, st);
+    if (st->parent < 0) *need_at(s, st->src, turn, 0) += slot_bytes(s, st);
     *need_at(s, st->dst, turn, 1) += slot_bytes(s, st);
   }
 }
@@ -135,6 +147,13 @@ static int64_t first_rounds(const struct scheduler *s, int64_t chunk) {
   return rsc_ceildiv(most, chunk);
 }
 
+static int64_t longest_tail(const struct scheduler *s) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < s->routes->stream_count; i++)
+    if (s->routes->streams[i].tail > most) most = s->routes->streams[i].tail;
+  return most;
+}
+
 static int64_t longest_stream(const struct scheduler *s) {
   int64_t most = 1;
   for (int64_t i = 0; i < s->routes->stream_count; i++)
@@ -162,13 +181,14 @@ static bool search_rounds(struct scheduler *s, int64_t start, struct worst *w) {
 }
 
 static bool search(struct scheduler *s, int64_t chunk, struct worst *w) {
-  int64_t rounds = first_rounds(s, chunk);
+  int64_t rounds = first_rounds(s, chunk), tail = longest_tail(s);
   int64_t world = s->cluster->world;
   for (s->turns = 1; s->turns <= 2 * world && s->turns <= PEER_TURNS_MAX; s->turns *= 2)
     for (size_t g = 0; g < sizeof grains / sizeof *grains; g++) {
+      if (grains[g].quantum > chunk && g + 1 < sizeof grains / sizeof *grains) continue;
       s->min_quantum = grains[g].quantum;
       s->align = grains[g].align;
-      if (search_rounds(s, round_up(rounds, s->turns), w)) return true;
+      if (search_rounds(s, round_up(rounds + tail, s->turns) + round_up(tail, s->turns), w)) return true;
       if (w->staging <= s->limits->staging) break; /* too many operations: smaller shares do not help */
     }
   s->turns /= 2;
@@ -179,7 +199,7 @@ static bool check_peers(struct scheduler *s, struct rsc_diag *diag) {
   int64_t *peers = RSC_ARRAY(s->scratch, int64_t, s->cluster->world);
   for (int64_t i = 0; i < s->routes->stream_count; i++) {
     const struct rsc_stream *st = &s->routes->streams[i], *before = i ? st - 1 : NULL;
-    if (st->src == st->dst || (before && before->src == st->src && before->dst == st->dst)) continue;
+    if (st->src == st->dst || (before && before->src == st->src && before->dst == st->dst)) continue; /* one peer */
     peers[st->src]++;
     peers[st->dst]++; /* training and inference ranks of one process meet different peers: an upper bound */
   }
@@ -208,24 +228,24 @@ static void place_streams(struct scheduler *s, struct rsc_arena *arena, struct r
   for (int64_t i = 0; i < s->routes->stream_count; i++) {
     const struct rsc_stream *st = &s->routes->streams[i];
     struct rsc_timing *t = &timings[i];
-    bool self = st->src == st->dst;
-    int64_t turn = turn_of(s, st), quantum = quantum_of(s, st), active = rsc_ceildiv(st->bytes, quantum);
-    int64_t turns = self ? 1 : s->turns, room = s->rounds / turns - active + 1;
+    const struct rsc_stream *root = &s->routes->streams[st->root];
+    int64_t quantum = quantum_of(s, st), active = rsc_ceildiv(st->bytes, quantum);
+    int64_t turns = is_copy(st) ? 1 : s->turns, room = active_rounds(s, st) - active + 1;
     t->quantum = quantum;
     t->step = turns;
-    t->round0 = turn + turns * ((st->src * 7 + st->dst * 3) % room);
-    /* With an even step all active rounds use one region; with step 1 they alternate, from the even one. */
+    t->round0 = turn_of(s, root) + turns * ((root->src * 7 + root->dst * 3) % room) + st->depth;
+    if (is_copy(st) || st->direct) continue;
+    /* With step 1 a stream alternates between its slots in the two regions; with an even step all its rounds use one. */
     bool alternate = turns == 1 && active > 1;
-    if (alternate) t->round0 -= t->round0 % 2;
-    if (self || st->direct) continue;
-    for (int in = 0; in < 2; in++) {
+    int64_t turn = t->round0 % turns;
+    for (int in = st->parent < 0 ? 0 : 1; in < 2; in++) {
       int64_t rank = in ? st->dst : st->src, *at = &used[(rank * s->turns + turn) * 2 + in];
       struct rsc_staging *place = in ? &t->at_dst : &t->at_src;
       int64_t off = *at + (in ? out_part[rank] : 0);
       *at += slot_bytes(s, st);
       place->slots = alternate ? 2 : 1;
       place->stride = alternate ? region[rank] : slot_bytes(s, st);
-      place->off = off + (t->round0 % 2 ? region[rank] : 0);
+      place->off = off + (!alternate && t->round0 % 2 ? region[rank] : 0);
     }
   }
   out->timings = timings;

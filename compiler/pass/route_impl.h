@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of route: what they share. In order:
+ *   route.c          who wants and who holds each group, domain by domain; what needs no network
+ *   route_entries.c  by which ranks of a domain each group enters it
+ *   route_flow.c     how much each holder sends: a maximum flow
+ *   route_senders.c  who sends each piece, and what domains pass on to one another
+ *   route_streams.c  pieces that take the same way become a stream
+ */
+#ifndef RSC_PASS_ROUTE_IMPL_H
+#define RSC_PASS_ROUTE_IMPL_H
+
+#include "compiler/base/keys.h"
+#include "compiler/pass/route.h"
+
+/* Until programs can pass on what they received, every seat is served from a holder. */
+enum { RSC_RELAYS = 0 };
+
+enum { RSC_SLICE_MIN = 1 << 20 }; /* bytes below which a group is not divided among ranks */
+
+/* A rank at one end of a group. */
+struct rsc_seat {
+  int32_t domain, end;
+  int64_t rank; /* world */
+};
+
+struct rsc_seats {
+  RSC_VEC(struct rsc_seat);
+};
+
+/* A step of a piece's way: to `rank`, into end `end`, from node `parent` (-1: from the sender). */
+struct rsc_node {
+  int32_t parent, end;
+  int64_t rank;
+};
+
+struct rsc_nodes {
+  RSC_VEC(struct rsc_node);
+};
+
+/* Elements [lo, hi) of a group and their whole way. nodes[0] is the first receiver. */
+struct rsc_leg {
+  int32_t group, src_end;
+  int64_t lo, hi, src;
+  struct rsc_nodes nodes;
+};
+
+struct rsc_legs {
+  RSC_VEC(struct rsc_leg);
+};
+
+/* A domain that needs a group from outside, and the slices in which it enters. Slices ascend and fill the group. */
+struct rsc_slice {
+  int64_t lo, hi, rank; /* enters at this rank ... */
+  int32_t end;          /* ... into this end */
+};
+
+struct rsc_demand {
+  int32_t group, domain;
+  const struct rsc_seat *seats; /* who wants it there, by rank and end */
+  int32_t seat_count;
+  struct rsc_slice *slices;
+  int32_t slice_count;
+};
+
+struct rsc_demands {
+  RSC_VEC(struct rsc_demand);
+};
+
+/* Groups that the same ranks hold. */
+struct rsc_holders {
+  const int64_t *ranks; /* world, ascending */
+  int64_t count;
+  double demand, one_copy; /* bytes: of all domains; of the groups once */
+  double *share;           /* per rank: bytes that it sends */
+};
+
+struct rsc_holder_sets {
+  RSC_VEC(struct rsc_holders);
+};
+
+struct rsc_router {
+  struct rsc_arena *arena, *scratch;
+  const struct rsc_pairs *pairs;
+  const struct rsc_flows *flows;
+  const struct rsc_cluster *cluster;
+  double *nic;                       /* bytes per second of each rank's share of its host's NICs */
+  double *in_load, *out_load;        /* network bytes per rank */
+  double *nvlink_load;               /* bytes out per rank */
+  struct rsc_demands demands;        /* by group, then domain */
+  int32_t *holders_of;               /* per group: index into sets, or -1 where nothing crosses the network */
+  struct rsc_seats *holder_seats;    /* per group: by rank */
+  struct rsc_holder_sets sets;
+  struct rsc_legs legs;
+  double limit; /* seconds of egress that the plan aims at */
+  struct rsc_routes *out;
+};
+
+void rsc_route_entries(struct rsc_router *r);
+/* Fills the sets' shares; sets limit and the routes' one_copy_seconds. */
+void rsc_route_shares(struct rsc_router *r);
+void rsc_route_senders(struct rsc_router *r);
+void rsc_route_streams(struct rsc_router *r);
+
+static inline double rsc_group_bytes(const struct rsc_router *r, int32_t group) {
+  return (double)r->flows->groups[group].elems * r->flows->groups[group].wire_bytes;
+}
+
+#endif
