@@ -105,8 +105,8 @@ case("add_is_taken_off_again", raw=True, dtype="f32", tensors='tensor "a" f32 [2
 
 # vllm-project/vllm#52997, #52915: scale blocks of 4 rows, shards of 2: a scale goes to both ranks that use it.
 SCALE = dict(dtypes={"w": "f8e4m3", "s": "f32"}, tensors='tensor "w" f8e4m3 [8, 4];\ntensor "s" f32 [2, 1];\n',
-             train=ONE + 'on m { buffer "w"; buffer "s"; }\n', holds=[{"w": grid(0, 8, 4), "s": row([100], [101])}])
-case("scale_block_larger_than_a_part", **SCALE,
+             train=ONE + 'on m { buffer "w"; buffer "s"; }\n')
+case("scale_block_larger_than_a_part", **SCALE, holds=[{"w": grid(0, 8, 4), "s": row([100], [101])}],
      infer='mesh m [tp: 4];\non m { buffer "w"[_ @tp, _]; buffer "s"[_ @tp:share(2), _]; }\n',
      wants=[{"w": grid(8 * r, 2, 4), "s": row([100 + r // 2])} for r in range(4)])
 case("scale_cut_like_the_weight", **SCALE,

@@ -72,11 +72,11 @@ case("wanted_and_skipped",
 case("nothing_wanted",
      tensors='tensor "w" i32 [4];\n',
      train=ONE + 'on m { buffer "w"; }\n', infer=ONE + 'skip "w";\n',
-     refused=[])
+     refused=["nothing"], placeless=True)
 case("everything_skipped",
      train='tensor "a" i32 [4];\nskip "b";\n' + ONE + 'on m { buffer "a"; }\n',
      infer='tensor "b" i32 [4];\nskip "a";\n' + ONE + 'on m { buffer "b"; }\n',
-     refused=[])
+     refused=["nothing"], placeless=True)
 case("no_mesh", tensors='tensor "w" i32 [4];\n', train=ONE + 'on m { buffer "w"; }\n', infer='', refused=["RS0039"])
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks, rank lists, clusters. References are public issues that show the fault."""
-from harness import case, grid, need, row
+from harness import LINKS, case, grid, need, row
 
 W = 'tensor "w" i32 [4];\n'
 TRAIN = 'mesh m [tp: 2];\non m { buffer "w"[_ @tp]; }\n'
@@ -8,13 +8,13 @@ HALVES = [{"w": row(0, 1)}, {"w": row(2, 3)}]
 
 
 def cluster(hosts, train, infer):
-    return "reshard-cluster: 1\nhosts:\n" + "".join(f"  - {{{h}}}\n" for h in hosts) + f'train: "{train}"\ninfer: "{infer}"\n'
+    return "reshard-cluster: 1\n" + LINKS + "hosts:\n" + "".join(f"  - {{{h}}}\n" for h in hosts) + f'train: "{train}"\ninfer: "{infer}"\n'
 
 
 # huggingface/trl#3158, #3706, #3446; OpenRLHF/OpenRLHF#726: two ranks of one side on one GPU.
 case("two_ranks_of_a_side_on_one_gpu",
      tensors=W, train=TRAIN, infer=TRAIN, cluster=cluster(['names: "a", gpus: 8, nics: 8'], "a:0,a:0", "a:2,a:3"),
-     refused=["cluster.yaml:4:", "a:0"])
+     refused=["cluster.yaml:8:", "GPU 0", "'a'"])
 case("a_trainer_and_an_engine_on_one_gpu",
      tensors=W, train=TRAIN, infer=TRAIN, cluster=cluster(['names: "a", gpus: 8, nics: 8'], "a:0,a:1", "a:1,a:2"),
      holds=HALVES, wants=HALVES,
@@ -49,8 +49,6 @@ for ranks in (43, 44, 64, 72, 129):
 def broken_cluster(tools, fields):
     args = tools.layouts(dict(fields, cluster=""))
     whole = cluster(['names: "a", gpus: 8, nics: 8'], "a:0,a:1", "a:2,a:3")
-    links = "links:\n  network: {bandwidth: 50e9, latency: 5e-6}\n"
-    whole = whole.replace("hosts:", links + "hosts:")
     tools.write("cluster.yaml", whole)
     tools.run("reshardc", *args, "-o", "plan", ok=0)
     for end in range(0, len(whole) - len("2,a:3\"\n"), 3):
@@ -73,10 +71,10 @@ case("more_gpus_than_ranks",
 case("fewer_gpus_than_ranks",
      tensors=W, train='mesh m [tp: 4];\non m { buffer "w"[_ @tp]; }\n', infer=TRAIN,
      cluster=cluster(['names: "a", gpus: 2, nics: 2', 'names: "b", gpus: 4, nics: 4'], "a", "b"),
-     refused=["cluster.yaml:5:", "2", "4"])
+     refused=["cluster.yaml:9:", "2", "4"])
 case("an_unknown_host",
      tensors=W, train=TRAIN, infer=TRAIN, cluster=cluster(['names: "a", gpus: 4, nics: 4'], "a:0,a:1", "z:0,z:1"),
-     refused=["cluster.yaml:5:", "z"])
+     refused=["cluster.yaml:9:", "z"])
 
 # PrimeIntellect-ai/prime-rl#3177: rank lists that overlap or are too short.
 case("a_rank_twice_in_a_mesh",
