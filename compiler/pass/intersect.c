@@ -132,6 +132,10 @@ static int32_t group_of(struct intersector *x, const struct rsc_paired_tensor *t
 
 static bool moves_bits(struct rsc_end end, enum rsp_dtype wire) { return end.dtype == wire && end.op == RSP_OP_COPY; }
 
+static void key_class(struct intersector *x, struct rsc_mention m) {
+  rsc_key_int(x->scratch, &x->key, rsc_placed(x->pairs, m.gid)->klass);
+}
+
 static int32_t bucket_of(struct intersector *x, const struct rsc_paired_tensor *t, int32_t set, int32_t index) {
   const struct rsc_template *tp = &x->sets.at[set].at[index];
   enum rsp_dtype wire = t->tensor->dtype;
@@ -147,7 +151,10 @@ static int32_t bucket_of(struct intersector *x, const struct rsc_paired_tensor *
   x->key.len = 0;
   int32_t head[4] = {group, set, index, (int32_t)wire};
   rsc_key_add(x->scratch, &x->key, head, sizeof head);
-  for (int32_t k = 0; k < count; k++) key_end(x, ends[k]);
+  for (int32_t k = 0; k < count; k++) {
+    key_end(x, ends[k]);
+    key_class(x, mention_of(t, tp->ends[k])); /* stamps of one pair of classes follow one pattern and fold well */
+  }
   bool fresh;
   int32_t id = rsc_keys_id(x->bucket_keys, x->key.at, x->key.len, &fresh);
   if (!fresh) return id;
@@ -159,6 +166,7 @@ static int32_t bucket_of(struct intersector *x, const struct rsc_paired_tensor *
 static void key_mention(struct intersector *x, struct rsc_mention m) {
   const struct rsc_slot *slot = rsc_slot_of(x->pairs, m);
   key_end(x, end_of(x, m));
+  key_class(x, m);
   for (int32_t o = 0; o < slot->occurrence_count; o++) {
     int32_t set = rankset_of(x, m, o);
     rsc_key_add(x->scratch, &x->key, &set, sizeof set);
