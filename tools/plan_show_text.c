@@ -45,8 +45,10 @@ static void show_link(const char *word, uint64_t bytes, uint64_t all, const char
   static const char bar[] = "##############################";
   char text[32];
   double share = all ? (double)bytes / (double)all : 0;
-  printf("  %-9s  %10s  %5.1f %%  %.*s%s\n", word, cli_bytes((double)bytes, text), share * 100, (int)(share * 30 + 0.5),
-         bar, note);
+  int length = (int)(share * 30 + 0.5);
+  printf("  %-9s  %10s  %5.1f %%", word, cli_bytes((double)bytes, text), share * 100);
+  if (length) printf("  %.*s", length, bar);
+  printf("%s\n", note);
 }
 
 static void show_bytes(const struct rsp_plan *plan) {
@@ -159,8 +161,9 @@ static void show_stream(const struct plan_show *show, const struct rsp_stream *s
   if (s->dir <= RSP_DIR_IN)
     printf(" %5u  %-7s %s", s->peer, plan_link_word(plan_link_of(show->plan, (uint32_t)show->rank, s->peer)),
            s->kind == RSP_KIND_DIRECT ? "direct" : "staged");
-  printf("  %9s in %llu turn%s of %s, rounds %u", cli_bytes((double)s->bytes, text), (unsigned long long)turns,
-         turns == 1 ? "" : "s", cli_bytes((double)(s->quantum < s->bytes ? s->quantum : s->bytes), quantum), s->round0);
+  printf("  %9s in %llu turn%s of %s, round%s %u", cli_bytes((double)s->bytes, text), (unsigned long long)turns,
+         turns == 1 ? "" : "s", cli_bytes((double)(s->quantum < s->bytes ? s->quantum : s->bytes), quantum),
+         turns == 1 ? "" : "s", s->round0);
   if (turns > 1) printf(" to %u", plan_round_of(s, turns - 1));
   if (s->step > 1 && turns > 1) printf(" by %u", s->step);
   fputc('\n', stdout);
