@@ -51,6 +51,7 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, required=True)
     parser.add_argument("--library", type=pathlib.Path, required=True)
     parser.add_argument("--replay", action="store_true")
+    parser.add_argument("--slow", action="store_true", help="a build that is not held to times")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
@@ -61,7 +62,9 @@ def main():
             return
         for name in PAIRS:
             whole(args, name, scratch)
-        print(f"compile of qwen3-0.6b: {min(compile_pair(args, 'qwen3-0.6b', plan) for _ in range(5)) * 1e3:.1f} ms")
+        best = min(compile_pair(args, "qwen3-0.6b", plan) for _ in range(5))
+        print(f"compile of qwen3-0.6b: {best * 1e3:.1f} ms, the process and the file included")
+        need(best < 0.05 or args.slow, "that is more than 50 ms")
 
 
 if __name__ == "__main__":
