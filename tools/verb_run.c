@@ -155,8 +155,7 @@ static int open_plan(struct run *run) {
   enum rsp_status status = rsp_open(run->args.plan, &run->plan, &error);
   if (status == RSP_OK) return CLI_YES;
   if (status == RSP_TROUBLE) return cli_trouble(run->args.program, "cannot read %s: %s", run->args.plan, error.text);
-  cli_trouble(run->args.program, "%s is not a sound plan: rule %d at byte %" PRIu64 ": %s", run->args.plan, error.rule,
-              error.offset, error.text);
+  cli_trouble(run->args.program, "%s is not a sound plan: %s", run->args.plan, error.text);
   return CLI_NO;
 }
 
