@@ -7,6 +7,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/cli/cli.h"
@@ -244,6 +245,12 @@ static bool usage(const char *message) {
   return false;
 }
 
+static bool same_file(const char *a, const char *b) {
+  struct stat x, y;
+  return a && b && stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
+         x.st_ino == y.st_ino;
+}
+
 // What options mean together.
 static bool check(const struct reshardc_options *out) {
   const struct rsc_options *o = &out->compile;
@@ -251,6 +258,8 @@ static bool check(const struct reshardc_options *out) {
   int standard = 0;
   for (size_t i = 0; i < 4; i++) standard += inputs[i] && !strcmp(inputs[i], "-");
   bool to_stdout = out->output && !strcmp(out->output, "-");
+  for (size_t i = 0; i < 4; i++)
+    if (same_file(out->output, inputs[i])) return usage("PLAN is one of the inputs; it would be overwritten");
   if (standard > 1) return usage("only one input may be - (standard input)");
   if (!out->output && !o->dump && !o->stop_after) return usage("say where the plan goes: -o PLAN");
   if (out->output && o->stop_after && strcmp(o->stop_after, "emit") != 0)

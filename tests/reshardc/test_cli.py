@@ -123,6 +123,7 @@ def compiles(c):
     check(c.read("q") != plan, "-D and limits make another plan")
     c.want(1, "TQ", "t", "i", "-o", "q", "-D", "TQ=4")
     c.want(2, "nowhere", "t", "i", "-o", "nowhere/p")
+    c.want(2, "one of the inputs", "t", "i", "-o", "./t")
     c.want(2, "cannot write", "t", "i", "-o", ".")
     for form in ("ast", "layout", "placement", "flows", "cluster", "routes", "rounds", "plan"):
         out, _ = c.want(0, "", "t", "i", f"--dump={form}")
