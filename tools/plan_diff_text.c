@@ -41,6 +41,13 @@ static const char *who_text(struct plan_who who, char text[64]) {
   return text;
 }
 
+static void show_input(const struct rsp_plan *plan, const struct rsp_input *in) {
+  char digest[33];
+  rsp_id_text(in->digest, digest);
+  if (in->name.len) plan_text_str(stdout, plan->strings, in->name);
+  printf("%s%.8s", in->name.len ? " " : "", digest);
+}
+
 static void show_inputs(const struct page *page) {
   static const char *const kinds[] = {"?", "train", "infer", "model", "cluster", "options"};
   const struct rsp_plan *a = page->d->old_plan, *b = page->d->new_plan;
@@ -56,9 +63,9 @@ static void show_inputs(const struct page *page) {
     if (x && y && memcmp(x->digest, y->digest, sizeof x->digest) == 0) continue;
     begin(page, !x ? PLAN_ADDED : !y ? PLAN_REMOVED : PLAN_CHANGED);
     printf("%-8s ", kinds[(x ? x : y)->kind]);
-    if (x) plan_text_str(stdout, a->strings, x->name);
+    if (x) show_input(a, x);
     if (x && y) fputs(" -> ", stdout);
-    if (y) plan_text_str(stdout, b->strings, y->name);
+    if (y) show_input(b, y);
     fputc('\n', stdout);
   }
   fputc('\n', stdout);
