@@ -117,13 +117,15 @@ def order(seed, tools):
         return
     compile_case(case, tools, None)
     rng = random.Random(seed)
-    os.rename(os.path.join(case.dir, 'plan.bin'), os.path.join('/tmp', f'order-{os.getpid()}.bin'))
+    with open(os.path.join(case.dir, 'plan.bin'), 'rb') as f:
+        before = f.read()
     for f in (case.train, case.infer):
         case.files[f] = shuffled(case.files[f], rng)
     if verdict(case)[1]:
         return
     compile_case(case, tools, None)
-    os.rename(os.path.join('/tmp', f'order-{os.getpid()}.bin'), os.path.join(case.dir, 'before.bin'))
+    with open(os.path.join(case.dir, 'before.bin'), 'wb') as f:
+        f.write(before)
     rc, out, err = tools.call([tools.reshard, 'diff', 'before.bin', 'plan.bin'], case.dir)
     if rc:
         raise Wrong('diff', f'exit {rc}: {out[-500:].decode("utf-8", "replace")} {err[-500:]}')
