@@ -7,6 +7,7 @@ Out: one line per fault; exit 0 or 1.
 """
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -142,6 +143,20 @@ def check_diff(verbs):
          "diff: a changed input is told")
 
 
+def keys_of(value):
+    if isinstance(value, dict):
+        return set(value) | set().union(*(keys_of(item) for item in value.values()))
+    return set().union(*(keys_of(item) for item in value)) if isinstance(value, list) else set()
+
+
+def check_documented(verbs, page):
+    tiny, known = verbs.plan("none"), set(re.findall(r"`(\w+)(?:\[\])?`", page.read_text()))
+    answers = [["show", tiny, "--tensor", "*", "--ops", "--json"], ["show", tiny, "--rank", "0", "--ops", "--json"]]
+    answers += [["diff", tiny, verbs.plan(what), "--json"] for what in [*SAME, *DIFFERENT]]
+    keys = set().union(*(keys_of(json.loads(verbs.run(*args).stdout)) for args in answers))
+    must(keys <= known, f"{page.name} does not tell of {sorted(keys - known)}")
+
+
 def check_goldens(verbs, golden, update):
     tiny = verbs.plan("none")
     for name, args in {"show": ["show", tiny, "--rank", "1", "--ops", "--tensor", "*"],
@@ -161,6 +176,7 @@ def main(tools, maker, golden, update=None):
         check_show_tensor(verbs)
         check_show_exits(verbs)
         check_diff(verbs)
+        check_documented(verbs, pathlib.Path(__file__).resolve().parents[2] / "tools/SHOW.md")
         check_goldens(verbs, golden, update == "--update")
     print("\n".join(faults) or "show and diff tell what is there")
     return 1 if faults else 0
