@@ -8,7 +8,7 @@
 #include "compiler/pass/catalogue_impl.h"
 
 /* Past so many turns of its loops the file is a mistake: the largest models have some hundred thousand tensors. */
-enum { MAX_TURNS = 16 * 1024 * 1024 };
+enum { MAX_TURNS = 4 * 1024 * 1024 };
 
 enum { FIELD_VERSION, FIELD_NAME, FIELD_DTYPE, FIELD_CONSTANTS, FIELD_TENSORS, FIELD_COUNT };
 
