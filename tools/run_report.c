@@ -70,30 +70,48 @@ static struct figures figures_of(const struct run_report *r) {
 }
 
 static void row(FILE *out, const char *label, const char *figure, const char *note) {
-  fprintf(out, "  %-10s %12s%s%s\n", label, figure, *note ? "   " : "", note);
+  fprintf(out, "  %-10s %10s%s%s\n", label, figure, *note ? "   " : "", note);
+}
+
+static void verdict_row(FILE *out, const char *figure, bool good, const char *note) {
+  const char *colour = !cli_colour(out) ? "" : good ? "\033[32m" : "\033[31m";
+  fprintf(out, "  %-10s %s%10s%s   %s\n", "checked", colour, figure, *colour ? "\033[0m" : "", note);
+}
+
+static void print_wanted(const struct run_report *r, FILE *out) {
+  const struct run_side *train = &r->memory->side[RSP_TRAIN], *infer = &r->memory->side[RSP_INFER];
+  char figure[32], note[128], one[32], other[32];
+  snprintf(note, sizeof note, "in %s training and %s inference buffers", grouped(train->slot_count, one),
+           grouped(infer->slot_count, other));
+  row(out, "tensors", grouped(r->plan->summary->tensors, figure), note);
+  snprintf(note, sizeof note, "of the %s in inference buffers; the training side holds %s",
+           cli_bytes((double)infer->bytes, one), cli_bytes((double)train->bytes, other));
+  row(out, "wanted", cli_bytes((double)r->plan->summary->wanted_bytes, figure), note);
 }
 
 static void print_moved(const struct run_report *r, FILE *out) {
   const struct rsp_summary *s = r->plan->summary;
-  char figure[32], note[96], bytes[32];
-  row(out, "local", cli_bytes((double)s->local_bytes, figure), "copies within a rank");
-  row(out, "nvlink", cli_bytes((double)s->nvlink_bytes, figure), "within a domain");
-  snprintf(note, sizeof note, "between domains; the minimum is %s", cli_bytes((double)s->network_minimum, bytes));
-  row(out, "network", cli_bytes((double)s->network_bytes, figure), note);
+  char figure[32], note[128], network[32], nvlink[32], local[32];
+  double moved = (double)s->network_bytes + (double)s->nvlink_bytes + (double)s->local_bytes;
+  snprintf(note, sizeof note, "%s over the network, %s over NVLink, %s within a rank",
+           cli_bytes((double)s->network_bytes, network), cli_bytes((double)s->nvlink_bytes, nvlink),
+           cli_bytes((double)s->local_bytes, local));
+  row(out, "moved", cli_bytes(moved, figure), note);
+  snprintf(note, sizeof note, "over the network");
+  if (s->network_minimum)
+    snprintf(note, sizeof note, "over the network, of which the plan takes %.3f",
+             (double)s->network_bytes / (double)s->network_minimum);
+  row(out, "minimum", cli_bytes((double)s->network_minimum, figure), note);
 }
 
-static void print_speed(const struct run_report *r, FILE *out) {
-  struct figures f = figures_of(r);
+static void print_rounds(const struct run_report *r, FILE *out) {
+  const struct rsp_header *h = r->plan->header;
+  uint64_t staging = 0;
   char figure[32], note[96];
-  if (!r->refit_count || !f.refit) return;
-  snprintf(note, sizeof note, "%.2f GB/s, median of %" PRIu32, f.refit_rate, r->refit_count);
-  row(out, "replay", seconds_text(f.refit, figure), note);
-  if (!r->memcpys || !f.memcpy) return;
-  snprintf(note, sizeof note, "%.2f GB/s, the same bytes on the same %" PRIu32 " threads and %u processors",
-           f.memcpy_rate, r->plan->header->world, r->processors);
-  row(out, "memcpy", seconds_text(f.memcpy, figure), note);
-  snprintf(figure, sizeof figure, "%.2f", f.refit_rate / f.memcpy_rate);
-  row(out, "ratio", figure, "replay to memcpy");
+  for (uint32_t rank = 0; rank < h->world; rank++)
+    if (r->plan->directory[rank].staging > staging) staging = r->plan->directory[rank].staging;
+  snprintf(note, sizeof note, "at most %s of staging on a rank", cli_bytes((double)staging, figure));
+  row(out, "rounds", grouped(h->rounds, figure), note);
 }
 
 static void print_verdict(const struct run_report *r, FILE *out) {
@@ -103,33 +121,38 @@ static void print_verdict(const struct run_report *r, FILE *out) {
   } else if (r->right) {
     snprintf(note, sizeof note, "every byte of %s, under %" PRIu32 " patterns",
              cli_bytes((double)r->memory->side[RSP_INFER].bytes, figure), r->patterns);
-    row(out, "checked", "right", note);
+    verdict_row(out, "right", true, note);
   } else {
     snprintf(note, sizeof note, "under pattern %" PRIu32, r->mismatch_pattern + 1);
-    row(out, "checked", "WRONG", note);
+    verdict_row(out, "WRONG", false, note);
   }
+}
+
+static void print_speed(const struct run_report *r, FILE *out) {
+  struct figures f = figures_of(r);
+  char figure[32], note[96];
+  if (!r->refit_count || !f.refit) return;
+  snprintf(note, sizeof note, "%.2f GB/s, median of %" PRIu32, f.refit_rate, r->refit_count);
+  row(out, "replay", seconds_text(f.refit, figure), note);
+  if (!r->memcpys || !f.memcpy) return;
+  snprintf(note, sizeof note, "%.2f GB/s, as many bytes on as many threads and processors", f.memcpy_rate);
+  row(out, "memcpy", seconds_text(f.memcpy, figure), note);
+  snprintf(figure, sizeof figure, "%.2f", f.refit_rate / f.memcpy_rate);
+  row(out, "ratio", figure, "replay to memcpy, GB/s");
 }
 
 void run_report_table(const struct run_report *r, FILE *out) {
   const struct rsp_header *h = r->plan->header;
-  const struct rsp_summary *s = r->plan->summary;
-  char figure[32], note[128], id[33];
+  char id[33];
   rsp_id_text(h->plan_id, id);
-  fprintf(out,
-          "plan %s\n%" PRIu32 " training and %" PRIu32 " inference ranks in %" PRIu32
-          " threads of one process; host backend, %s\n\n",
-          id, h->train_world, h->infer_world, h->world, r->mode);
-  snprintf(note, sizeof note, "%" PRIu64 " buffers on training ranks, %" PRIu64 " on inference ranks",
-           r->memory->side[RSP_TRAIN].slot_count, r->memory->side[RSP_INFER].slot_count);
-  row(out, "tensors", grouped(s->tensors, figure), note);
-  snprintf(note, sizeof note, "%s of buffers on both sides",
-           cli_bytes((double)r->memory->side[RSP_TRAIN].bytes + (double)r->memory->side[RSP_INFER].bytes, figure));
-  row(out, "wanted", cli_bytes((double)s->wanted_bytes, figure), note);
+  fprintf(out, "plan %s, %s\n", id, r->mode);
+  fprintf(out, "%" PRIu32 " training and %" PRIu32 " inference ranks as %" PRIu32 " threads on %u processors\n\n",
+          h->train_world, h->infer_world, h->world, r->processors);
+  print_wanted(r, out);
   print_moved(r, out);
-  snprintf(note, sizeof note, "at most %s of staging on a rank", cli_bytes((double)h->staging_limit, figure));
-  row(out, "rounds", grouped(h->rounds, figure), note);
-  if (r->in) row(out, "read", "", r->in);
-  if (r->out && r->right) row(out, "written", "", r->out);
+  print_rounds(r, out);
+  if (r->in) row(out, "read", "from", r->in);
+  if (r->out && r->right) row(out, "written", "to", r->out);
   print_verdict(r, out);
   if (r->right) print_speed(r, out);
   if (!r->mismatch) return;
