@@ -65,7 +65,7 @@ static uint64_t walk_desc(const struct rsp_program *p, const struct rsp_desc *d,
   }
 }
 
-static uint64_t walk_program(const struct rsp_plan *plan, const struct rsp_program *p, uint64_t *budget) {
+static uint64_t walk_slice(const struct rsp_header *header, const struct rsp_program *p, uint64_t *budget) {
   uint64_t sum = 0;
   for (uint64_t i = 0; i < p->slice->buffers.count; i++) {
     const struct rsp_sbuffer *b = &p->buffers[i];
@@ -79,8 +79,8 @@ static uint64_t walk_program(const struct rsp_plan *plan, const struct rsp_progr
   for (uint64_t i = 0; i < p->slice->streams.count; i++) {
     const struct rsp_stream *s = &p->streams[i];
     uint64_t bytes = 0;
-    must(s->peer < plan->header->world);
-    must(s->round0 + (rsp_stream_rounds(s) - 1) * s->step < plan->header->rounds);
+    must(s->peer < header->world);
+    must(s->round0 + (rsp_stream_rounds(s) - 1) * s->step < header->rounds);
     for (uint64_t k = 0; k < s->part_count && *budget; k++, --*budget) {
       const struct rsp_part *part = &p->parts[s->parts + k];
       bytes += (part->hi - part->lo) * p->bodies[part->body].wire_bytes;
@@ -99,7 +99,11 @@ uint64_t walk_plan(const struct rsp_plan *plan, uint64_t budget) {
   for (uint32_t r = 0; r < plan->header->world; r++) {
     struct rsp_program program;
     rsp_program_of(plan, r, &program);
-    sum += walk_program(plan, &program, &budget);
+    sum += walk_slice(plan->header, &program, &budget);
   }
   return sum;
+}
+
+uint64_t walk_rank(const struct rsp_rank_view *view, uint64_t budget) {
+  return walk_slice(&view->header, &view->program, &budget);
 }

@@ -10,5 +10,6 @@
 
 /* Returns a sum, so that no read can be left out. Work is bounded by `budget` steps. */
 uint64_t walk_plan(const struct rsp_plan *plan, uint64_t budget);
+uint64_t walk_rank(const struct rsp_rank_view *view, uint64_t budget);
 
 #endif
