@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * diag_test CASES...: compiles each case and compares its messages with those expected in its text: none missing, none
- * more. `diag_test --codes FIRST LAST CASES...`: every code of diag.def in [FIRST, LAST] is expected somewhere.
+ * more. A Markdown file's fenced examples are cases: see lang_case.h. `diag_test --codes FIRST LAST CASES...`: every
+ * code of diag.def in [FIRST, LAST] is expected somewhere.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/pass/place.h"
 #include "tests/lang/lang_case.h"
 
 struct message {
@@ -93,7 +95,8 @@ static bool matches(const struct message *heard, const struct message *wanted) {
          !strcmp(heard->where, wanted->where) && strstr(heard->text, wanted->text);
 }
 
-static void compile(const struct lang_case *c, struct messages *heard) {
+/* A document's examples are whole: they are placed, too. */
+static void compile(const struct lang_case *c, bool place, struct messages *heard) {
   struct rsc_arena *arena = rsc_arena_new();
   struct rsc_sources *sources = rsc_sources_new(arena);
   struct rsc_diag *diag = rsc_diag_new(arena, sources, hear, heard);
@@ -105,13 +108,15 @@ static void compile(const struct lang_case *c, struct messages *heard) {
     fprintf(stderr, "%s: a layout and errors, or neither\n", c->title);
     exit(1);
   }
+  if (layout && place) rsc_place(arena, diag, layout);
+  rsc_diag_flush(diag);
   rsc_arena_free(arena);
 }
 
 static int check(const char *path, const struct lang_case *c) {
   struct messages heard = {0}, wanted = {0};
   int bad = 0;
-  compile(c, &heard);
+  compile(c, strstr(path, ".md") != NULL, &heard);
   for (size_t f = 0; f < c->file_count; f++) {
     for (const char *at = c->files[f].text; at;) at = expect(&wanted, &c->files[f], at);
   }

@@ -54,39 +54,100 @@ static void directive(struct lang_case *c, const char *path, char *line) {
     die(path, line);
 }
 
+struct reader {
+  const char *path;
+  struct lang_case *cases, *c;
+  size_t count, room;
+  struct lang_file *file;  /* that lines are added to */
+  struct lang_case shared; /* of a document */
+  size_t line;
+};
+
+static void begin_case(struct reader *r, const char *title, size_t len) {
+  if (r->count == r->room) r->cases = realloc(r->cases, (r->room = r->room * 2 + 8) * sizeof *r->cases);
+  r->c = &r->cases[r->count++];
+  memset(r->c, 0, sizeof *r->c);
+  r->c->title = copy(title, len);
+  r->file = NULL;
+}
+
+static void begin_file(struct reader *r, struct lang_case *c, const char *name, size_t len) {
+  r->file = &c->files[c->file_count++];
+  *r->file = (struct lang_file){.name = copy(name, len), .text = copy("", 0)};
+}
+
+static void add_line(struct lang_file *file, const char *line, size_t len) {
+  file->text = realloc(file->text, file->len + len + 1);
+  memcpy(file->text + file->len, line, len);
+  file->len += len;
+  file->text[file->len] = 0;
+}
+
+static void case_line(struct reader *r, const char *line, size_t n, size_t whole) {
+  if (n >= 4 && !memcmp(line, "=== ", 4))
+    begin_case(r, line + 4, n - 4);
+  else if (r->c && n >= 4 && !memcmp(line, "--- ", 4))
+    begin_file(r, r->c, line + 4, n - 4);
+  else if (r->file)
+    add_line(r->file, line, whole);
+  else if (r->c && n) {
+    char *words = copy(line, n);
+    directive(r->c, r->path, words);
+    free(words);
+  }
+}
+
+static bool starts(const char *line, size_t n, const char *with) {
+  return n >= strlen(with) && !memcmp(line, with, strlen(with));
+}
+
+static void begin_example(struct reader *r, bool infer) {
+  char title[64];
+  snprintf(title, sizeof title, "line %zu", r->line);
+  begin_case(r, title, strlen(title));
+  r->c->side = infer ? RSC_INFER : RSC_TRAIN;
+  begin_file(r, r->c, "main.layout", 11);
+  for (size_t i = 0; i < r->shared.file_count; i++) {
+    const struct lang_file *f = &r->shared.files[i];
+    r->c->files[r->c->file_count++] = (struct lang_file){copy(f->name, strlen(f->name)), copy(f->text, f->len), f->len};
+  }
+}
+
+static void document_line(struct reader *r, const char *line, size_t n, size_t whole) {
+  if (!starts(line, n, "```")) {
+    if (r->file) add_line(r->file, line, whole);
+    return;
+  }
+  bool inside = r->file != NULL;
+  r->file = NULL;
+  if (inside) return;
+  if (starts(line, n, "```layout") || starts(line, n, "```refused"))
+    begin_example(r, starts(line, n, "```layout infer"));
+  else if (starts(line, n, "```yaml "))
+    begin_file(r, &r->shared, line + 8, n - 8);
+  else if (starts(line, n, "```part "))
+    begin_file(r, &r->shared, line + 8, n - 8);
+  else
+    die(r->path, "a fenced block of no known kind");
+}
+
 struct lang_case *lang_read(const char *path, size_t *count) {
-  size_t len, room = 0;
-  char *text = lang_slurp(path, &len), *end = text + len;
-  struct lang_case *cases = NULL, *c = NULL;
-  struct lang_file *file = NULL;
+  size_t len, name_len = strlen(path);
+  struct reader r = {.path = path};
+  char *text = lang_slurp(path, &len);
   if (!text) die(path, "cannot be read");
-  *count = 0;
-  for (char *line = text; line < end;) {
-    char *nl = memchr(line, '\n', (size_t)(end - line)), *next = nl ? nl + 1 : end;
-    size_t n = (size_t)((nl ? nl : end) - line);
-    if (n >= 4 && !memcmp(line, "=== ", 4)) {
-      if (*count == room) cases = realloc(cases, (room = room * 2 + 8) * sizeof *cases);
-      c = &cases[(*count)++];
-      memset(c, 0, sizeof *c);
-      c->title = copy(line + 4, n - 4);
-      file = NULL;
-    } else if (c && n >= 4 && !memcmp(line, "--- ", 4)) {
-      file = &c->files[c->file_count++];
-      *file = (struct lang_file){.name = copy(line + 4, n - 4), .text = copy(next, (size_t)(end - next))};
-    } else if (file) {
-      file->len = (size_t)(next - line) + file->len;
-    } else if (c && n) {
-      char *words = copy(line, n);
-      directive(c, path, words);
-      free(words);
-    }
-    line = next;
+  const char *end = text + len;
+  bool document = name_len > 3 && !strcmp(path + name_len - 3, ".md");
+  for (const char *line = text, *next; line < end; line = next) {
+    const char *nl = memchr(line, '\n', (size_t)(end - line));
+    next = nl ? nl + 1 : end;
+    r.line++;
+    (document ? document_line : case_line)(&r, line, (size_t)((nl ? nl : end) - line), (size_t)(next - line));
   }
-  for (size_t i = 0; i < *count; i++) {
-    for (size_t f = 0; f < cases[i].file_count; f++) cases[i].files[f].text[cases[i].files[f].len] = 0;
-  }
+  for (size_t i = 0; i < r.shared.file_count; i++) free(r.shared.files[i].name), free(r.shared.files[i].text);
   free(text);
-  return cases;
+  *count = r.count;
+  return r.cases;
 }
 
 void lang_free(struct lang_case *cases, size_t count) {

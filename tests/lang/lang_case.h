@@ -13,6 +13,9 @@
  *
  * An expected message stands at the end of its line: `# error[RS0031]: part of the message`; `@-1` after the bracket
  * moves it by lines, `@none` is for one without a place, `@"file:line"` for one elsewhere; `# warning[...]` likewise.
+ *
+ * In a Markdown file each fenced block marked ```layout, ```layout infer or ```refused is a case; blocks marked
+ * ```yaml NAME or ```part NAME are files that the cases after them may name.
  */
 #ifndef TESTS_LANG_CASE_H
 #define TESTS_LANG_CASE_H
