@@ -125,6 +125,9 @@ bool rspv_form_make(struct rspv_form *form, const struct rsp_desc *src, const st
 bool rspv_form_visit(struct rspv *v, const struct rspv_form *form, uint64_t lo, uint64_t hi, rspv_visitor *visitor,
                      void *context);
 
+/* Makes one end of a form with one end only the place in the stream: dense, from byte `at` on. */
+void rspv_place_in_stream(struct rspv_form *form, int end, int64_t at, int64_t wire);
+
 /* bodies.c */
 void rspv_bodies(struct rspv *v);
 /* Appends what elements [lo, hi) of the body write. */
@@ -175,6 +178,9 @@ void rspv_cover(struct rspv *v);   /* cover.c, with wanted.c */
 void rspv_hazards(struct rspv *v); /* hazards.c */
 void rspv_ops(struct rspv *v);     /* ops.c: operations per round, peers, staging */
 void rspv_minimum(struct rspv *v); /* minimum.c */
+
+/* locate.c: the last round in which a rank is delivered an element of a buffer, or RSPV_NONE. */
+uint32_t rspv_locate(struct rspv *v, uint32_t rank, uint32_t gid, uint64_t element);
 
 /* wanted.c: one buffer's deliveries against its entry. */
 struct rspv_hole { /* wanted and not delivered: elements of the tensor in `slot` (function VAL) */

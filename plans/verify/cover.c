@@ -113,6 +113,7 @@ static const struct rspv_verdict *verdict_of(struct cover *c, uint32_t entry, co
 static void report_double(struct rspv *v, uint32_t rank, uint32_t gid, uint32_t entry,
                           const struct rspv_verdict *verdict) {
   struct rspv_place place = {RSPV_NONE, gid, rank, RSPV_NONE, RSPV_NONE, verdict->where, verdict->where + 1};
+  if (!v->report->violations[RSPV_COVER].count) place.round = rspv_locate(v, rank, gid, verdict->where);
   if (verdict->padding) {
     rspv_report_add(v, RSPV_COVER, place, "padding or a gap is written");
     return;

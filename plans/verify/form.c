@@ -56,6 +56,15 @@ bool rspv_form_make(struct rspv_form *form, const struct rsp_desc *src, const st
   return true;
 }
 
+void rspv_place_in_stream(struct rspv_form *form, int end, int64_t at, int64_t wire) {
+  form->off[end] = at;
+  for (uint32_t i = form->loops; i-- > 0;) {
+    form->loop[i].ref[end] = 0;
+    form->loop[i].off[end] = wire;
+    wire *= (int64_t)form->loop[i].count;
+  }
+}
+
 static bool moves_buffer(const struct rspv_floop *l) {
   return l->ref[0] != 0 || l->ref[1] != 0;
 }

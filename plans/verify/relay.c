@@ -72,16 +72,6 @@ static bool visit_carry(void *context, const struct rspv_visit *visit) {
   return c->good;
 }
 
-/* Gives a sender's form the place in the stream as its destination: dense, `at` on. */
-static void place_in_stream(struct rspv_form *form, int64_t at, int64_t wire) {
-  form->off[1] = at;
-  for (uint32_t i = form->loops; i-- > 0;) {
-    form->loop[i].ref[1] = 0;
-    form->loop[i].off[1] = wire;
-    wire *= (int64_t)form->loop[i].count;
-  }
-}
-
 static void carry_part(struct carry *c, const struct rspv_body *body, uint64_t lo, uint64_t hi, uint64_t at) {
   uint64_t begin = 0;
   int64_t wire = (int64_t)body->wire_bytes;
@@ -91,7 +81,7 @@ static void carry_part(struct carry *c, const struct rspv_body *body, uint64_t l
     if (!rspv_form_make(&form, c->desc, body->loops, NULL, NULL)) return;
     uint64_t end = begin + form.elems, from = lo > begin ? lo : begin, to = hi < end ? hi : end;
     if (from < to) {
-      place_in_stream(&form, (int64_t)at + ((int64_t)begin - (int64_t)lo) * wire, wire);
+      rspv_place_in_stream(&form, 1, (int64_t)at + ((int64_t)begin - (int64_t)lo) * wire, wire);
       rspv_form_visit(c->v, &form, from - begin, to - begin, visit_carry, c);
     }
     begin = end;
@@ -151,7 +141,7 @@ static void rounds_lattice(const struct rsp_stream *s, struct rspv_digit *digits
   uint64_t rounds = rsp_stream_rounds(s), quantum = s->quantum < s->bytes ? s->quantum : s->bytes;
   digits[0] = (struct rspv_digit){rounds, (int64_t)quantum, s->step};
   digits[1] = (struct rspv_digit){quantum, 1, 0};
-  *lattice = (struct rspv_lattice){.last = (int64_t)(rounds * quantum - 1),
+  *lattice = (struct rspv_lattice){.last = (int64_t)(s->bytes - 1), /* the last message may be shorter */
                                    .value = s->round0,
                                    .volume = rounds * quantum,
                                    .digits = 2,
@@ -212,7 +202,7 @@ static void order_part(struct order *o, const struct rspv_body *body, const stru
     if (!rspv_form_make(&form, o->desc, body->loops, NULL, NULL)) return;
     uint64_t end = begin + form.elems, from = part->lo > begin ? part->lo : begin, to = part->hi < end ? part->hi : end;
     if (from < to && o->desc->space == RSP_SPACE_STREAM) {
-      place_in_stream(&form, (int64_t)at + ((int64_t)begin - (int64_t)part->lo) * wire, wire);
+      rspv_place_in_stream(&form, 1, (int64_t)at + ((int64_t)begin - (int64_t)part->lo) * wire, wire);
       rspv_form_visit(o->v, &form, from - begin, to - begin, visit_order, o);
     }
     begin = end;

@@ -77,7 +77,7 @@ static void find_double(struct rspv *v, const struct rspv_space *meaning, const 
     }
   }
   for (uint32_t i = 1; i < arrived->count; i++) {
-    for (uint32_t j = i; j-- > 0 && arrived->reach[j] >= arrived->at[i].base;) {
+    for (uint32_t j = i; j-- > 0 && arrived->reach[j] >= arrived->at[i].base && v->work.left;) {
       rspv_nests_init(&in);
       rspv_split(&v->work, nest_of(v, &arrived->at[i]), RSPV_DST, &arrived->at[j], RSPV_VAL, &in, NULL);
       if (!in.first) continue;
