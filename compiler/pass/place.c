@@ -200,7 +200,7 @@ static void describe_where(struct placer *p, const struct rsc_class *c, const in
 /* The number of the entry equal to this one; a new one is copied out of scratch. */
 static int32_t intern_entry(struct placer *p, struct rsc_keys *keys, struct rsc_local *local,
                             struct rsc_entry *entries) {
-  qsort(local->pieces.at, local->pieces.len, sizeof *local->pieces.at, by_position);
+  if (local->pieces.len) qsort(local->pieces.at, local->pieces.len, sizeof *local->pieces.at, by_position);
   p->key.len = 0;
   key_list(p, local->dims, local->ndim);
   for (size_t i = 0; i < local->pieces.len; i++) {
