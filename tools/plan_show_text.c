@@ -88,7 +88,7 @@ static void columns_of(const struct plan_facts *f, double out[COLUMNS]) {
 static void show_columns(const double values[COLUMNS]) {
   for (unsigned i = 0; i < COLUMNS; i++) {
     char text[32];
-    if (!values[i])
+    if (values[i] == 0)
       snprintf(text, sizeof text, "-");
     else if (is_bytes[i])
       cli_bytes(values[i], text);
