@@ -30,5 +30,5 @@ build() {
   fi
   say "build: $preset (in build/$preset)"
   quietly cmake --preset "$preset" -DRESHARD_TESTS="${tests:-ON}"
-  quietly cmake --build "build/$preset" "${targets[@]}"
+  quietly cmake --build "build/$preset" "${targets[@]}" -- --quiet
 }

@@ -131,10 +131,10 @@ static void print_verdict(const struct run_report *r, FILE *out) {
 static void print_speed(const struct run_report *r, FILE *out) {
   struct figures f = figures_of(r);
   char figure[32], note[96];
-  if (!r->refit_count || !f.refit) return;
+  if (!r->refit_count || f.refit <= 0) return;
   snprintf(note, sizeof note, "%.2f GB/s, median of %" PRIu32, f.refit_rate, r->refit_count);
   row(out, "replay", seconds_text(f.refit, figure), note);
-  if (!r->memcpys || !f.memcpy) return;
+  if (!r->memcpys || f.memcpy <= 0) return;
   snprintf(note, sizeof note, "%.2f GB/s, as many bytes on as many threads and processors", f.memcpy_rate);
   row(out, "memcpy", seconds_text(f.memcpy, figure), note);
   snprintf(figure, sizeof figure, "%.2f", f.refit_rate / f.memcpy_rate);
