@@ -61,7 +61,8 @@ struct rsc_entry_set {
 struct rsc_slot {
   uint8_t op; /* enum rsp_op */
   bool cast, replica;
-  bool shared; /* occurrences may hold copies of each other's elements; otherwise they are disjoint */
+  int32_t cuts; /* on the way from the tensor to the buffer */
+  bool shared;  /* occurrences may hold copies of each other's elements; otherwise they are disjoint */
   float constant;
   struct rsc_span span; /* of the mention in the class's first buffer */
   const struct rsc_occurrence *occurrences;

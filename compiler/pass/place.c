@@ -89,12 +89,15 @@ static void key_value(struct placer *p, const struct rsc_value *v, struct mentio
 /* ---- slots: what stands above each mention ---- */
 
 struct above {
+  int32_t cuts;
   uint8_t op;
   float constant;
   bool cast, replica, twice;
 };
 
 static void walk_slots(struct placer *p, const struct rsc_value *v, struct above above, struct slots *out, bool *ok) {
+  above.cuts += v->cut_count;
+  for (int32_t i = 0; i < v->dim_count; i++) above.cuts += v->dims[i].cut_count;
   switch (v->kind) {
   case RSC_VALUE_CAST: above.cast = true; break;
   case RSC_VALUE_REPLICA: above.replica = true; break;
@@ -110,7 +113,8 @@ static void walk_slots(struct placer *p, const struct rsc_value *v, struct above
     break;
   case RSC_VALUE_TENSOR:
     *RSC_PUSH(p->arena, out) = (struct rsc_slot){
-        .op = above.op, .cast = above.cast, .replica = above.replica, .constant = above.constant, .span = v->span};
+        .op = above.op, .cast = above.cast, .replica = above.replica, .cuts = above.cuts, .constant = above.constant,
+        .span = v->span};
     break;
   default: break;
   }
@@ -381,10 +385,11 @@ static bool make_class(struct placer *p, const struct rsc_buffer *b, const struc
   if (!ok) return false;
   bool shared = false;
   walk_cut_axes(b->value, axes, &shared);
-  for (int32_t s = 0; s < c->slot_count; s++) slots.at[s].shared = shared;
   int32_t *cut_axes = RSC_ARRAY(p->arena, int32_t, p->layout->meshes[b->mesh].axis_count);
   for (int32_t a = 0; a < p->layout->meshes[b->mesh].axis_count; a++)
     if (axes[a]) cut_axes[c->cut_axis_count++] = a;
+  /* An axis cuts once on a way: a mention that fewer axes cut than its class is copied along the others. */
+  for (int32_t s = 0; s < c->slot_count; s++) slots.at[s].shared = shared || slots.at[s].cuts < c->cut_axis_count;
   c->cut_axes = cut_axes;
   if (!make_entries(p, c, b)) return false;
   make_occurrences(p, c, slots.at);
