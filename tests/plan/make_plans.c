@@ -79,13 +79,23 @@ static void round_(struct tiny *t) {
   t->slice[0].streams[2].round0 = t->slice[2].streams[1].round0 = 0;
 }
 
+// Rank 1 passes on to rank 2 what it has from rank 0.
+static void relay(struct tiny *t) {
+  t->global.features = RSP_FEATURE_RELAY;
+  struct rsp_desc *d = &t->slice[1].descs[0];
+  d->space = RSP_SPACE_STREAM;
+  d->ref = 1;
+  d->off = 0;
+  t->slice[1].loops[d->loops].off_step = 8;
+}
+
 static const struct {
   const char *what;
   void (*change)(struct tiny *t);
-} changes[] = {{"none", none},     {"line", line},       {"inputs", inputs},     {"pieces", pieces},
-               {"parts", parts},   {"tensors", tensors}, {"dtype", dtype},       {"skip", skip},
-               {"tensor", tensor}, {"name", name},       {"elements", elements}, {"seat", seat},
-               {"limit", limit},   {"rates", rates},     {"route", route},       {"round", round_}};
+} changes[] = {{"none", none},         {"line", line},   {"inputs", inputs}, {"pieces", pieces}, {"parts", parts},
+               {"tensors", tensors},   {"dtype", dtype}, {"skip", skip},     {"tensor", tensor}, {"name", name},
+               {"elements", elements}, {"seat", seat},   {"limit", limit},   {"rates", rates},   {"route", route},
+               {"round", round_},      {"relay", relay}};
 
 int main(int argc, char **argv) {
   struct rsp_error error;

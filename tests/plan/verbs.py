@@ -24,6 +24,7 @@ DIFFERENT = {
     "limit": ("limits", "max_ops"),
     "rates": ("rates_changed", "bandwidths"),
     "route": ("routes", "16 B over nvlink, other elements"),
+    "relay": ("routes", "train 1 + infer 0    -> infer 1              16 B over network, other elements"),
     "round": ("schedule", "1 pair of ranks exchanges the same in other rounds"),
 }
 RANK_KEYS = """rank train_rank infer_rank host gpu domain network_out network_in nvlink_out nvlink_in local messages ops
@@ -94,6 +95,12 @@ def check_show_ops(verbs):
     copies = [row for row in self_copy["copies"] if row["kind"] == "copy"]
     must(len(copies) == 1 and copies[0]["from"]["buffer"] == "w" and copies[0]["to"]["buffer"] == "w_t",
          "show --ops: a local copy")
+
+
+def check_show_relay(verbs):
+    plan = json.loads(verbs.run("show", verbs.plan("relay"), "--ops", "--rank", "1", "--json").stdout)
+    packs = [row for row in plan["ranks"][0]["rounds"][0]["copies"] if row["kind"] == "pack"]
+    must([row["place"].get("stream") for row in packs] == [1], "show --ops: what is passed on comes from a stream")
 
 
 def check_show_tensor(verbs):
@@ -173,6 +180,7 @@ def main(tools, maker, golden, update=None):
         verbs = Verbs(tools, maker, work)
         check_show_json(verbs)
         check_show_ops(verbs)
+        check_show_relay(verbs)
         check_show_tensor(verbs)
         check_show_exits(verbs)
         check_diff(verbs)
