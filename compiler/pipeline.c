@@ -140,7 +140,8 @@ static bool compile(struct compile *c) {
   if (!passed(c, "topology", ok)) return c->stopped;
 
   const struct rsc_routes *routes = rsc_route(c->arena, pairs, flows, &cluster);
-  int64_t minimum = rsc_network_minimum(pairs, &cluster, &intersections);
+  int64_t *ingest = RSC_ARRAY(c->arena, int64_t, cluster.domain_count);
+  int64_t minimum = rsc_network_minimum(pairs, &cluster, ingest, &intersections);
   if (dumps(c, "routes")) rsc_routes_print(routes, o->dump_file);
   if (!passed(c, "route", true)) return c->stopped;
 

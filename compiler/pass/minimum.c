@@ -109,9 +109,11 @@ static int64_t count_excused(struct minimum *m, const struct shape_list *wanted,
   return count_missing(m, wanted, &all);
 }
 
-static int64_t tensor_minimum(struct minimum *m, const struct rsc_paired_tensor *t, struct rsc_keys *memo,
-                              int64_t *values) {
-  int64_t domains = m->cluster->domain_count, elems = 0;
+/* Elements of one tensor per domain, into `elems`. Domains that want and hold alike are worked out once. */
+static void tensor_minimum(struct minimum *m, const struct rsc_paired_tensor *t, int64_t *elems) {
+  int64_t domains = m->cluster->domain_count;
+  struct rsc_keys *memo = rsc_keys_new(m->scratch);
+  int64_t *values = RSC_ARRAY(m->scratch, int64_t, domains);
   struct shape_list *wanted = RSC_ARRAY(m->scratch, struct shape_list, domains);
   struct shape_list *held = RSC_ARRAY(m->scratch, struct shape_list, domains);
   spread(m, &t->by_side[RSC_INFER], RSC_INFER, wanted);
@@ -126,12 +128,34 @@ static int64_t tensor_minimum(struct minimum *m, const struct rsc_paired_tensor 
     bool fresh;
     int32_t id = rsc_keys_id(memo, key.at, key.len, &fresh);
     if (fresh) values[known++] = count_missing(m, &wanted[d], &held[d]) - count_excused(m, &wanted[d], t);
-    elems += values[id];
+    elems[d] = values[id];
   }
-  return elems;
 }
 
-int64_t rsc_network_minimum(const struct rsc_pairs *pairs, const struct rsc_cluster *cluster, int64_t *intersections) {
+/* What makes two tensors cost the same: their families and the ranks of each occurrence. */
+static void key_tensor(struct minimum *m, struct rsc_key *key, const struct rsc_paired_tensor *t) {
+  key->len = 0;
+  rsc_key_int(m->scratch, key, t->skip_train);
+  for (int s = 0; s < 2; s++) {
+    rsc_key_int(m->scratch, key, t->by_side[s].count);
+    for (int32_t k = 0; k < t->by_side[s].count; k++) {
+      const struct rsc_slot *slot = rsc_slot_of(m->pairs, t->by_side[s].at[k]);
+      const struct rsc_rankmap *map = rsc_rankmap_of(m->pairs, t->by_side[s].at[k].gid);
+      rsc_key_int(m->scratch, key, slot->family);
+      for (int32_t o = 0; o < slot->occurrence_count; o++)
+        rsc_key_int(m->scratch, key, map->rankset_of[slot->occurrences[o].entries]);
+    }
+  }
+}
+
+/* Tensors that cost the same, together. */
+struct kind {
+  int64_t *elems; /* per domain */
+  int64_t bytes;  /* element sizes of the tensors, added up */
+};
+
+int64_t rsc_network_minimum(const struct rsc_pairs *pairs, const struct rsc_cluster *cluster, int64_t *by_domain,
+                            int64_t *intersections) {
   struct minimum m = {rsc_arena_new(), pairs, cluster, intersections, {NULL, NULL}};
   for (int s = 0; s < 2; s++) {
     const struct rsc_placement *p = pairs->placement[s];
@@ -141,33 +165,27 @@ int64_t rsc_network_minimum(const struct rsc_pairs *pairs, const struct rsc_clus
   }
   struct rsc_keys *keys = rsc_keys_new(m.scratch);
   struct {
-    RSC_VEC(int64_t);
-  } known = {0};
+    RSC_VEC(struct kind);
+  } kinds = {0};
   struct rsc_key key = {0};
-  int64_t bytes = 0;
   for (int32_t i = 0; i < pairs->tensor_count; i++) {
     const struct rsc_paired_tensor *t = &pairs->tensors[i];
-    key.len = 0;
-    rsc_key_int(m.scratch, &key, t->skip_train);
-    for (int s = 0; s < 2; s++) {
-      rsc_key_int(m.scratch, &key, t->by_side[s].count);
-      for (int32_t k = 0; k < t->by_side[s].count; k++) {
-        const struct rsc_slot *slot = rsc_slot_of(pairs, t->by_side[s].at[k]);
-        const struct rsc_rankmap *map = rsc_rankmap_of(pairs, t->by_side[s].at[k].gid);
-        rsc_key_int(m.scratch, &key, slot->family);
-        for (int32_t o = 0; o < slot->occurrence_count; o++)
-          rsc_key_int(m.scratch, &key, map->rankset_of[slot->occurrences[o].entries]);
-      }
-    }
     bool fresh;
+    key_tensor(&m, &key, t);
     int32_t id = rsc_keys_id(keys, key.at, key.len, &fresh);
     if (fresh) {
-      struct rsc_keys *memo = rsc_keys_new(m.scratch);
-      int64_t *values = RSC_ARRAY(m.scratch, int64_t, cluster->domain_count);
-      *RSC_PUSH(m.scratch, &known) = tensor_minimum(&m, t, memo, values);
+      struct kind *k = RSC_PUSH(m.scratch, &kinds);
+      *k = (struct kind){RSC_ARRAY(m.scratch, int64_t, cluster->domain_count), 0};
+      tensor_minimum(&m, t, k->elems);
     }
-    bytes += known.at[id] * (int64_t)rsp_dtype_bytes(t->tensor->dtype);
+    kinds.at[id].bytes += (int64_t)rsp_dtype_bytes(t->tensor->dtype);
+  }
+  int64_t total = 0;
+  for (int64_t d = 0; d < cluster->domain_count; d++) {
+    by_domain[d] = 0;
+    for (size_t k = 0; k < kinds.len; k++) by_domain[d] += kinds.at[k].elems[d] * kinds.at[k].bytes;
+    total += by_domain[d];
   }
   rsc_arena_free(m.scratch);
-  return bytes;
+  return total;
 }

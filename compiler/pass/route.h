@@ -14,8 +14,9 @@ const struct rsc_routes *rsc_route(struct rsc_arena *arena, const struct rsc_pai
                                    const struct rsc_flows *flows, const struct rsc_cluster *cluster);
 
 /* Bytes, in the tensors' dtypes: over all NVLink domains, the distinct elements that its ranks want and none of them
- * holds. */
-int64_t rsc_network_minimum(const struct rsc_pairs *pairs, const struct rsc_cluster *cluster, int64_t *intersections);
+ * holds; `by_domain` gets each domain's share. */
+int64_t rsc_network_minimum(const struct rsc_pairs *pairs, const struct rsc_cluster *cluster, int64_t *by_domain,
+                            int64_t *intersections);
 
 void rsc_routes_print(const struct rsc_routes *routes, FILE *out);
 
