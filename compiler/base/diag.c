@@ -15,10 +15,6 @@
 
 enum { CAP = 20, SHOWN_MAX = 160, NAME_MAX_SHOWN = 4096 };
 
-struct renderings {
-  RSC_VEC(const char *);
-};
-
 struct rsc_diag {
   struct rsc_arena *arena;
   const struct rsc_sources *sources;
@@ -29,7 +25,8 @@ struct rsc_diag {
   enum rsc_severity severity;
   enum rsc_code code;
   size_t errors, stage_errors, stage_warnings;
-  struct renderings delivered; /* in this stage: a file that both sides read is wrong once */
+  const char *said[2 * CAP]; /* the heads of this stage's messages */
+  size_t said_count;
 };
 
 struct rsc_diag *rsc_diag_new(struct rsc_arena *arena, const struct rsc_sources *sources, rsc_diag_fn fn, void *user) {
@@ -66,18 +63,10 @@ static void __attribute__((format(printf, 2, 3))) put_f(struct rsc_diag *diag, c
   va_end(args);
 }
 
-static bool is_new(struct rsc_diag *diag) {
-  for (size_t i = 0; i < diag->delivered.len; i++) {
-    if (!strcmp(diag->delivered.at[i], diag->at)) return false;
-  }
-  *RSC_PUSH(diag->arena, &diag->delivered) = rsc_arena_strdup(diag->arena, diag->at, diag->len);
-  return true;
-}
-
 static void deliver(struct rsc_diag *diag) {
   if (diag->held && diag->fn) {
     diag->at[diag->len] = 0;
-    if (is_new(diag)) diag->fn(diag->user, diag->severity, diag->code, diag->at);
+    diag->fn(diag->user, diag->severity, diag->code, diag->at);
   }
   diag->held = false;
   diag->len = 0;
@@ -130,20 +119,39 @@ static void put_place(struct rsc_diag *diag, struct rsc_span span) {
   put_f(diag, "%.*s:%u:%u: ", NAME_MAX_SHOWN, rsc_sources_name(diag->sources, span.file), span.line, span.col);
 }
 
+/* Both sides may include one file: what is wrong with it is said once. */
+static bool said_before(struct rsc_diag *diag) {
+  diag->at[diag->len] = 0;
+  for (size_t i = 0; i < diag->said_count; i++) {
+    if (strcmp(diag->said[i], diag->at) == 0) return true;
+  }
+  if (diag->said_count < 2 * CAP) diag->said[diag->said_count++] = rsc_arena_strdup(diag->arena, diag->at, diag->len);
+  return false;
+}
+
 static void begin(struct rsc_diag *diag, enum rsc_severity severity, enum rsc_code code, struct rsc_span span,
                   const char *format, va_list args) {
   deliver(diag);
   size_t *count = severity == RSC_ERROR ? &diag->stage_errors : &diag->stage_warnings;
   if (severity == RSC_ERROR) diag->errors++;
-  diag->dropped = ++*count > CAP;
-  if (diag->dropped) return;
-  diag->held = true;
-  diag->severity = severity;
-  diag->code = code;
+  diag->dropped = *count >= CAP;
+  if (diag->dropped) {
+    ++*count;
+    return;
+  }
   put_place(diag, span);
   put_f(diag, "%s[RS%04d]: ", severity == RSC_ERROR ? "error" : "warning", (int)code);
   put_v(diag, format, args);
   put(diag, "\n", 1);
+  if (said_before(diag)) {
+    diag->dropped = true;
+    diag->len = 0;
+    return;
+  }
+  ++*count;
+  diag->held = true;
+  diag->severity = severity;
+  diag->code = code;
   if (span.file >= 0) put_line(diag, span);
 }
 
@@ -188,9 +196,8 @@ bool rsc_diag_flush(struct rsc_diag *diag) {
   say_more(diag, RSC_WARNING, diag->stage_warnings);
   say_more(diag, RSC_ERROR, diag->stage_errors);
   bool clean = diag->stage_errors == 0;
-  diag->stage_errors = diag->stage_warnings = 0;
+  diag->stage_errors = diag->stage_warnings = diag->said_count = 0;
   diag->dropped = false;
-  diag->delivered.len = 0;
   return clean;
 }
 

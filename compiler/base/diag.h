@@ -42,7 +42,8 @@ struct rsc_diag;
 struct rsc_diag *rsc_diag_new(struct rsc_arena *arena, const struct rsc_sources *sources, rsc_diag_fn fn, void *user);
 
 /* Starts an error (or warning) at `span`; printf-style. The message is held until the next begin or flush so that
- * notes can be added to it. After 20 errors of a stage the rest are counted only. */
+ * notes can be added to it. After 20 errors of a stage the rest are counted only; what a stage has said already, in the
+ * same words about the same place, is neither said again nor counted in that. */
 void rsc_error(struct rsc_diag *diag, enum rsc_code code, struct rsc_span span, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void rsc_warning(struct rsc_diag *diag, enum rsc_code code, struct rsc_span span, const char *format, ...)

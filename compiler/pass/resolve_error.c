@@ -61,10 +61,16 @@ static char *formatted(struct rsc_resolver *r, const char *format, va_list args)
   return text;
 }
 
+/* What is missing because a model could not be read. */
+static bool follows(const struct rsc_resolver *r, enum rsc_code code) {
+  bool missing = code == RSC_NAME_UNKNOWN || code == RSC_TENSOR_UNKNOWN || code == RSC_NEED_MISSING;
+  return r->model_failed && missing;
+}
+
 bool rsc_fail(struct rsc_resolver *r, enum rsc_code code, struct rsc_span span, const char *format, ...) {
   r->reported = false;
   rsc_end_message(r);
-  if (r->stop || rsc_failed_before(r, r->statement)) return false;
+  if (r->stop || follows(r, code) || rsc_failed_before(r, r->statement)) return false;
   va_list args;
   va_start(args, format);
   char *text = formatted(r, format, args);

@@ -178,7 +178,7 @@ static void take_catalogue(struct rsc_resolver *r, const char *path, char *text,
   struct rsc_catalogue catalogue = {0};
   int index = add_source(r, path, text, len);
   if (!rsc_catalogue_read(r->arena, r->sources, r->diag, index, &catalogue)) {
-    r->stop = true; /* its tensors and constants would be missing everywhere */
+    r->model_failed = true;
     return;
   }
   RSC_RESERVE(r->arena, &r->tensors, r->tensors.len + (size_t)catalogue.tensor_count);
@@ -205,7 +205,7 @@ void rsc_run_model(struct rsc_resolver *r, const struct rsc_ast *s) {
   else if (find(r, rsc_arena_strdup(r->arena, name.u.str, name.len), span, &found, &text, &len))
     take_catalogue(r, found, text, len);
   else
-    r->stop = true;
+    r->model_failed = true;
 }
 
 bool rsc_load_model(struct rsc_resolver *r, const char *path) {

@@ -153,6 +153,7 @@ struct rsc_resolver {
   struct rsc_context context;
   bool reported;         /* the last rsc_fail said something, so notes belong to it */
   struct rsc_keys *said; /* messages so far, so that a def used twice is not reported twice */
+  bool model_failed;     /* its tensors and constants are missing everywhere: that is not news */
   bool stop;             /* past a limit: unwind */
   uint64_t steps;
   size_t errors_before;
