@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In: a range of seeds. Out: whether every mutant of every field of those plans is refused by structure, refused by a
-// proof, or right all the same. A mutant that is accepted and replays wrongly fails the test; so does a plan of which
-// the proofs refuse too few, which would mean that nothing was tested.
+// In: a range of seeds, or plans; with plans, each how manieth mutant is tried. Out: whether every mutant of every
+// field of those plans is refused by structure, refused by a proof, or right all the same. A mutant that is accepted
+// and replays wrongly fails the test; so does a plan of which the proofs refuse too few, which would mean that nothing
+// was tested.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@ struct subject {
   const void *original;
   void *bytes;
   size_t size;
-  uint64_t seed;
+  const char *name;
+  uint64_t number, stride;
   struct tally *tally;
 };
 
@@ -39,6 +41,10 @@ static void tighten(void *bytes, size_t size) {
 // Judges the bytes as they are now, then restores them.
 static bool judge(struct subject *s, const struct region *region, size_t at, const char *change) {
   struct rspv_report report;
+  if (s->number++ % s->stride) {
+    memcpy(s->bytes, s->original, s->size);
+    return true;
+  }
   if (!memcmp(s->bytes, s->original, s->size)) return true; // equal fields were swapped
   const char *why = "";
   enum verdict verdict = judge_mutant(s->bytes, s->size, &report, &why);
@@ -47,7 +53,7 @@ static bool judge(struct subject *s, const struct region *region, size_t at, con
     s->tally->kinds[k] += report.violations[k].count > 0;
   memcpy(s->bytes, s->original, s->size);
   if (verdict != ACCEPTED_BUT_WRONG) return true;
-  fprintf(stderr, "plan %" PRIu64 ": %s, record %zu, byte %zu, %s: accepted, but %s\n", s->seed, region->name,
+  fprintf(stderr, "%s: %s, record %zu, byte %zu, %s: accepted, but %s\n", s->name, region->name,
           (at - region->off) / region->record, (at - region->off) % region->record, change, why);
   return false;
 }
@@ -111,39 +117,70 @@ static bool all_fields(struct subject *s) {
   return good;
 }
 
-static bool test_plan(uint64_t seed, struct tally *tally) {
-  struct subject s = {.seed = seed, .tally = tally};
-  void *original = NULL;
-  if (seed)
-    maker_plan(seed, &original, &s.size);
-  else if (!tiny_plan(&original, &s.size))
-    return false;
-  tighten(original, s.size);
-  s.original = original;
-  s.bytes = malloc(s.size);
-  if (!s.bytes) abort();
-  memcpy(s.bytes, original, s.size);
+// Takes over `original`.
+static bool test_plan(const char *name, void *original, size_t size, uint64_t stride, struct tally *tally) {
+  struct subject s = {.size = size, .name = name, .stride = stride, .tally = tally};
   struct rspv_report report;
   const char *why = "";
-  bool good = judge_mutant(s.bytes, s.size, &report, &why) == EQUIVALENT;
-  if (!good) fprintf(stderr, "plan %" PRIu64 " itself is refused, or wrong: %s\n", seed, why);
+  tighten(original, size);
+  s.original = original;
+  s.bytes = malloc(size);
+  if (!s.bytes) abort();
+  memcpy(s.bytes, original, size);
+  bool good = judge_mutant(s.bytes, size, &report, &why) == EQUIVALENT;
+  if (!good) fprintf(stderr, "%s itself is refused, or wrong: %s\n", name, why);
   good = good && all_fields(&s);
   free(original);
   free(s.bytes);
   return good;
 }
 
-int main(int argc, char **argv) {
-  uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 0, count = argc > 2 ? strtoull(argv[2], NULL, 10) : 10;
-  struct tally tally = {{0}, {0}};
-  bool good = true;
-  for (uint64_t i = 0; i < count; i++) good &= test_plan(first + i, &tally);
-  printf("plans %" PRIu64 "..%" PRIu64 ": mutants refused by structure %" PRIu64 ", by proof %" PRIu64
-         ", still right %" PRIu64 ", accepted but wrong %" PRIu64 "\n",
-         first, first + count - 1, tally.verdicts[0], tally.verdicts[1], tally.verdicts[2], tally.verdicts[3]);
-  for (int k = 0; k < RSPV_KINDS; k++) {
-    printf("  %-13s %" PRIu64 "\n", rspv_kind_word((enum rspv_kind)k), tally.kinds[k]);
-    good &= tally.kinds[k] > 0 || count < 5;
+static bool test_seed(uint64_t seed, struct tally *tally) {
+  void *original = NULL;
+  size_t size = 0;
+  char name[32];
+  snprintf(name, sizeof name, "plan %" PRIu64, seed);
+  if (seed)
+    maker_plan(seed, &original, &size);
+  else if (!tiny_plan(&original, &size))
+    return false;
+  return test_plan(name, original, size, 1, tally);
+}
+
+static bool test_file(const char *path, uint64_t stride, struct tally *tally) {
+  struct rsp_plan plan;
+  struct rsp_error error;
+  if (rsp_open(path, &plan, &error) != RSP_OK) {
+    fprintf(stderr, "%s: %s\n", path, error.text);
+    return false;
   }
-  return !good;
+  size_t size = plan.size;
+  void *copy = malloc(size);
+  if (!copy) abort();
+  memcpy(copy, plan.bytes, size);
+  rsp_close(&plan);
+  return test_plan(path, copy, size, stride, tally);
+}
+
+static bool print_tally(const struct tally *tally, bool all_kinds) {
+  bool good = true;
+  printf("mutants refused by structure %" PRIu64 ", by proof %" PRIu64 ", still right %" PRIu64
+         ", accepted but wrong %" PRIu64 "\n",
+         tally->verdicts[0], tally->verdicts[1], tally->verdicts[2], tally->verdicts[3]);
+  for (int k = 0; k < RSPV_KINDS; k++) {
+    printf("  %-13s %" PRIu64 "\n", rspv_kind_word((enum rspv_kind)k), tally->kinds[k]);
+    good &= tally->kinds[k] > 0 || !all_kinds;
+  }
+  return good;
+}
+
+// test_every_field FIRST COUNT | STRIDE --plans PLAN...
+int main(int argc, char **argv) {
+  uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 0;
+  struct tally tally = {{0}, {0}};
+  bool good = true, files = argc > 2 && !strcmp(argv[2], "--plans");
+  uint64_t count = argc > 2 && !files ? strtoull(argv[2], NULL, 10) : 6;
+  for (int i = 3; files && i < argc; i++) good &= test_file(argv[i], first ? first : 1, &tally);
+  for (uint64_t i = 0; !files && i < count; i++) good &= test_seed(first + i, &tally);
+  return !print_tally(&tally, !files && count >= 5) || !good;
 }
