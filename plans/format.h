@@ -270,7 +270,9 @@ enum rsp_kind { RSP_KIND_STAGED = 0, RSP_KIND_DIRECT = 1 };
  * round0 + i * step for i in [0, ceil(bytes / quantum)) and then moves stream bytes [i * quantum, min((i+1) * quantum,
  * bytes)). Wire sizes do not increase along the parts, and quantum is a multiple of 8, so no element is split.
  *
- * STAGED: one message per active round. Packed at (sender) or unpacked from (receiver)
+ * OUT and SELF_SRC read training buffers or incoming streams, IN and SELF_DST write inference buffers.
+ * STAGED: one message per active round. stage_off and slot_stride are multiples of 8, a slot is no smaller than a
+ *         message, and the last one ends inside the rank's staging. Packed at (sender) or unpacked from (receiver)
  *         staging[stage_off + (i % slots) * slot_stride ...]. Round r is packed while r-1 is exchanged and r-2
  * unpacked. DIRECT: descriptors have contiguous runs at both ends, no conversion; one message per maximal run within
  * the round's range, from the buffer's bytes to the buffer's bytes; no staging. SELF_SRC and SELF_DST are the two ends

@@ -27,6 +27,18 @@ static const struct option options[] = {{"rank", required_argument, NULL, OPT_RA
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
+enum { MOST_OPS = 5000000 }; // a JSON object is built in memory, about 400 bytes for each
+
+static bool too_many_ops(const struct plan_show *show) {
+  uint64_t ops = 0;
+  for (uint32_t r = 0; show->rank < 0 && r < show->plan->header->world && ops <= MOST_OPS; r++) {
+    struct plan_facts facts;
+    plan_facts_of(show->plan, r, &facts);
+    ops += facts.messages + facts.copies;
+  }
+  return ops > MOST_OPS;
+}
+
 static int show_plan(struct plan_show *show, const char *path, bool json) {
   struct rsp_plan plan;
   int status = plan_open(show->program, path, &plan);
@@ -35,6 +47,8 @@ static int show_plan(struct plan_show *show, const char *path, bool json) {
   if (show->rank >= plan.header->world)
     status = cli_usage(show->program, "the plan has ranks 0 to %u, no rank %lld", plan.header->world - 1,
                        (long long)show->rank);
+  else if (json && show->ops && too_many_ops(show))
+    status = cli_usage(show->program, "the plan has more than %d operations; pick a rank with --rank", MOST_OPS);
   else
     status = json ? plan_show_json(show) : plan_show_text(show);
   rsp_close(&plan);
