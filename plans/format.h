@@ -271,13 +271,15 @@ enum rsp_kind { RSP_KIND_STAGED = 0, RSP_KIND_DIRECT = 1 };
  * bytes)). Wire sizes do not increase along the parts, and quantum is a multiple of 8, so no element is split.
  *
  * OUT and SELF_SRC read training buffers or incoming streams, IN and SELF_DST write inference buffers.
- * STAGED: one message per active round. stage_off and slot_stride are multiples of 8, a slot is no smaller than a
- *         message, and the last one ends inside the rank's staging. Packed at (sender) or unpacked from (receiver)
- *         staging[stage_off + (i % slots) * slot_stride ...]. Round r is packed while r-1 is exchanged and r-2
- * unpacked. DIRECT: descriptors have contiguous runs at both ends, no conversion; one message per maximal run within
- * the round's range, from the buffer's bytes to the buffer's bytes; no staging. SELF_SRC and SELF_DST are the two ends
- * of what a process copies to itself: element k of one to element k of the other; exactly one pair (kind STAGED, no
- * staging, same parts shape, same schedule) per rank that has any. The copy happens with the unpack of its round. */
+ *
+ * - STAGED: one message per active round. stage_off and slot_stride are multiples of 8, a slot is no smaller than a
+ *   message, and the last one ends inside the rank's staging. Packed at (sender) or unpacked from (receiver)
+ *   staging[stage_off + (i % slots) * slot_stride ...]. Round r is packed while r-1 is exchanged and r-2 unpacked.
+ * - DIRECT: descriptors have contiguous runs at both ends, no conversion; one message per run of a descriptor within
+ *   the round's range, from the buffer's bytes to the buffer's bytes; no staging.
+ * - SELF_SRC and SELF_DST are the two ends of what a process copies to itself: element k of one to element k of the
+ *   other; exactly one pair (kind STAGED, no staging, same parts shape, same schedule) per rank that has any. The copy
+ *   happens with the unpack of its round. */
 struct rsp_stream {
   uint32_t peer; /* world rank */
   uint32_t dir, kind;
