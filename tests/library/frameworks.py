@@ -78,13 +78,14 @@ def megatron(model, way, w):
             return np.concatenate([part(w[f"{mlp}.{n}_proj.weight"], 0, index, count) for n in ("gate", "up")])
 
         if pp == 0:
-            buffers["embedding.word_embeddings.weight"] = vocab("model.embed_tokens.weight")
+            buffers["vp0." * (vpp > 1) + "embedding.word_embeddings.weight"] = vocab("model.embed_tokens.weight")
         if pp == pp_size - 1:
-            buffers["decoder.final_layernorm.weight"] = w["model.norm.weight"]
+            last = f"vp{vpp - 1}." * (vpp > 1)
+            buffers[f"{last}decoder.final_layernorm.weight"] = w["model.norm.weight"]
             if not model["TIED"]:
-                buffers["output_layer.weight"] = vocab("lm_head.weight")
+                buffers[f"{last}output_layer.weight"] = vocab("lm_head.weight")
             elif pp_size > 1:
-                buffers["output_layer.weight"] = vocab("model.embed_tokens.weight")
+                buffers[f"{last}output_layer.weight"] = vocab("model.embed_tokens.weight")
         for virtual in range(vpp):
             chunk = virtual * pp_size + pp
             for local, layer in enumerate(range(firsts[chunk], firsts[chunk + 1])):
@@ -222,7 +223,7 @@ def check(args, name, model, train, infer):
 
 
 def megatron_way(**changes):
-    return dict(TP=1, CP=1, DP=1, PP=1, VPP=1, EP=1, ETP=1, PADV=4, stages=[4]) | changes
+    return dict(TP=1, CP=1, DP=1, PP=1, VPP=1, EP=1, ETP=1, TP_PP_DP=0, PADV=4, EXPERTS='"each"', stages=[4]) | changes
 
 
 def vllm_way(**changes):
