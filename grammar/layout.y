@@ -269,7 +269,7 @@ static int next_token(YYSTYPE *value, YYLTYPE *span, void *scanner, struct rsc_p
   int token = p->start;
   if (token) {
     p->start = 0;
-    *span = (struct rsc_span){p->file, 1, 1, 1};
+    *span = (struct rsc_span){p->file, 1, 1, 0};
     return token;
   }
   if (p->last_token == ';' || p->last_token == '{') p->muted = false;

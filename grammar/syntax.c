@@ -103,6 +103,8 @@ static const char *hint(struct rsc_parser *p, const char *found, struct expected
   if (same(found, "'='") && among(e, "'?'")) return "; to compare, write ==";
   if (same(found, "..") && among(e, "'?'")) return "; a range stands in for, in, ranks and at the end of a view only";
   if (same(found, "_")) return "; _ stands in the dimensions of a view only";
+  if (same(found, "'/'") && among(e, "let")) return "; a comment begins with #";
+  if (same(found, "';'") && same(p->before_name, "'}'")) return "; a block ends without ';'";
   if (same(found, "'@'")) return "; a cut stands in the dimensions of a view or after the range of a stack only";
   if (same(found, "'{'") && same(p->before_name, "name")) return "; a block belongs to for, if and on";
   if (same(found, "name") && among(e, "string")) return "; names of tensors, buffers and files go in double quotes";

@@ -10,17 +10,43 @@
 
 enum { NDIM_MAX = 8 };
 
+/* What others call our dtypes. */
+static const char *dtype_elsewhere(const struct rsc_symbol *name) {
+  static const struct {
+    const char *theirs, *ours;
+  } words[] = {{"bfloat16", "bf16"}, {"float16", "f16"},
+               {"half", "f16"},      {"float32", "f32"},
+               {"float", "f32"},     {"fp32", "f32"},
+               {"fp16", "f16"},      {"float64", "f64"},
+               {"double", "f64"},    {"float8_e4m3fn", "f8e4m3"},
+               {"e4m3", "f8e4m3"},   {"float8_e5m2", "f8e5m2"},
+               {"e5m2", "f8e5m2"},   {"int8", "i8"},
+               {"uint8", "u8"},      {"byte", "u8"},
+               {"int16", "i16"},     {"uint16", "u16"},
+               {"int32", "i32"},     {"int", "i32"},
+               {"uint32", "u32"},    {"int64", "i64"},
+               {"long", "i64"},      {"uint64", "u64"},
+               {"fp8", "f8e4m3"}};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    if (strcmp(words[i].theirs, name->text) == 0) return words[i].ours;
+  }
+  enum rsp_dtype dtype = rsp_dtype_from_safetensors(name->text, name->len);
+  return dtype ? rsp_dtype_word(dtype) : NULL;
+}
+
 static bool eval_dtype(struct rsc_resolver *r, const struct rsc_ast *name, enum rsp_dtype *out) {
-  *out = rsp_dtype_from_word(name->symbol->text, name->symbol->len);
-  if (*out != RSP_DTYPE_NONE) return true;
   static const char *const words[] = {
 #define RSP_DTYPE(NAME, word, number, bytes, st) word,
 #include "plans/dtype.def"
 #undef RSP_DTYPE
   };
+  *out = rsp_dtype_from_word(name->symbol->text, name->symbol->len);
+  if (*out != RSP_DTYPE_NONE) return true;
+  const char *known = dtype_elsewhere(name->symbol);
   struct rsc_guess guess;
   rsc_guess_begin(&guess, name->symbol->text, name->symbol->len);
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) rsc_guess_offer(&guess, words[i], strlen(words[i]));
+  if (known) guess = (struct rsc_guess){.wanted = "", .best = known, .best_len = strlen(known)};
   const char *text = rsc_guess_text(r->arena, &guess);
   return rsc_fail(r, RSC_DTYPE_UNKNOWN, name->span, "'%s' is no dtype%s", name->symbol->text,
                   *text ? text : "; they are bool u8 i8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2");

@@ -216,6 +216,12 @@ static bool string(struct rsc_resolver *r, const struct rsc_ast *e, struct rsc_i
   return true;
 }
 
+bool rsc_no_name(struct rsc_resolver *r, const struct rsc_ast *e) {
+  bool tensor = rsc_intern_find(r->tensor_names, e->symbol->text, e->symbol->len) != NULL;
+  return rsc_fail(r, RSC_NAME_UNKNOWN, e->span, "no '%s' is visible here%s", e->symbol->text,
+                  tensor ? "; the name of a tensor goes in double quotes" : rsc_guess_name(r, e->symbol, false));
+}
+
 static bool name(struct rsc_resolver *r, const struct rsc_ast *e, struct rsc_item *out) {
   const struct rsc_binding *b = rsc_binding(r, e->symbol);
   switch (b->kind) {
@@ -224,8 +230,7 @@ static bool name(struct rsc_resolver *r, const struct rsc_ast *e, struct rsc_ite
     *out = b->item;
     return b->item.kind != RSC_BROKEN;
   case RSC_UNBOUND:
-    return rsc_fail(r, RSC_NAME_UNKNOWN, e->span, "no '%s' is visible here%s", e->symbol->text,
-                    rsc_guess_name(r, e->symbol, false));
+    return rsc_no_name(r, e);
   case RSC_MESH_NAME:
     return rsc_fail(r, RSC_NAME_KIND, e->span, "'%s' is a mesh; a mesh stands after 'on' only", e->symbol->text);
   default:

@@ -254,6 +254,8 @@ bool rsc_step(struct rsc_resolver *r, struct rsc_span span);
 
 /* expressions */
 bool rsc_eval(struct rsc_resolver *r, const struct rsc_ast *e, struct rsc_item *out);
+/* Reports a NAME that stands for nothing. */
+bool rsc_no_name(struct rsc_resolver *r, const struct rsc_ast *e);
 bool rsc_eval_int(struct rsc_resolver *r, const struct rsc_ast *e, const char *what, int64_t *out);
 bool rsc_eval_string(struct rsc_resolver *r, const struct rsc_ast *e, const char *what, struct rsc_item *out);
 bool rsc_eval_call(struct rsc_resolver *r, const struct rsc_ast *e, struct rsc_item *out);

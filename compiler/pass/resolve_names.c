@@ -16,9 +16,7 @@ static bool check_kids(struct rsc_resolver *r, const struct rsc_ast *e) {
 static bool check_name(struct rsc_resolver *r, const struct rsc_ast *e) {
   const struct rsc_binding *b = rsc_binding(r, e->symbol);
   if (b->kind == RSC_CONST || b->kind == RSC_LOCAL) return true;
-  if (b->kind == RSC_UNBOUND)
-    return rsc_fail(r, RSC_NAME_UNKNOWN, e->span, "no '%s' is visible here%s", e->symbol->text,
-                    rsc_guess_name(r, e->symbol, false));
+  if (b->kind == RSC_UNBOUND) return rsc_no_name(r, e);
   return rsc_fail(r, RSC_NAME_KIND, e->span, "'%s' is a %s, not a constant", e->symbol->text,
                   b->kind == RSC_MESH_NAME ? "mesh" : "function");
 }
