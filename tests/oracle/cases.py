@@ -72,8 +72,10 @@ class Case:
         if ':' in doc[which]:
             return len(doc[which].split(','))
         per = {h['names'][0]: h['gpus'] for h in doc['hosts']}
-        lo, hi = re.fullmatch(r'\w\[(\d+)-(\d+)\]', doc[which]).groups()
-        return (int(hi) - int(lo) + 1) * per[doc[which][0]]
+        n = per[doc[which][0]]
+        for lo, hi in re.findall(r'\[(\d+)-(\d+)\]', doc[which]):
+            n *= int(hi) - int(lo) + 1
+        return n
 
     def arguments(self):
         """Of reshardc, to be run in the case's directory."""

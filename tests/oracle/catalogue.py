@@ -2,7 +2,7 @@
 """A model catalogue in YAML -> ([(constant, value)], [(name, dtype, shape)])."""
 import itertools
 import yaml
-from syntax import DTYPES, Refuse, parse_expr
+from syntax import DTYPES, Lexer, Refuse, parse_expr
 
 
 def plain(node):
@@ -58,7 +58,7 @@ def bounds(x, names):
     return list(range(arith(lo, names), arith(hi, names)))
 
 
-def expand(name, values):
+def expand(name, values, loops):
     out, i = '', 0
     used = set()
     while i < len(name):
@@ -67,8 +67,9 @@ def expand(name, values):
             i += 2
         elif name[i] == '{':
             e = name.index('}', i)
-            used.add(name[i + 1:e])
-            out += str(values[name[i + 1:e]])
+            used |= {t[1] for t in Lexer(name[i + 1:e]).out if t[0] == 'id' and t[1] in loops}
+            x = name[i + 1:e].strip()
+            out += values[x] if isinstance(values.get(x), str) else str(arith(x, values))
             i = e + 1
         else:
             out += name[i]
@@ -90,8 +91,9 @@ def read_catalogue(path):
             raise Refuse('yaml', f'dtype {dtype}')
         loops = t.get('for', {})
         for xs in itertools.product(*[bounds(b, names) for b in loops.values()]):
-            name, used = expand(t['name'], dict(zip(loops, xs)))
+            here = {**names, **dict(zip(loops, xs))}
+            name, used = expand(t['name'], here, loops)
             if used != set(loops):
                 raise Refuse('yaml', 'unused loop variable')
-            out.append((name, dtype, [arith(d, names) for d in t['shape']]))
+            out.append((name, dtype, [arith(d, here) for d in t['shape']]))
     return list(names.items()), out

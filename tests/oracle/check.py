@@ -211,6 +211,11 @@ def check(case, tools, rng, full=True):
         if rc:
             raise Wrong('run', f'{mode}: exit {rc}: {err[-1500:]}')
         compare(case, pair, 'out-' + mode)
+    if full and tools.bug is None and rng.random() < 0.15:
+        for mode in ('fused', 'staged'):
+            rc, out, err = tools.call([tools.reshard, 'run', 'plan.bin', '--mode', mode], case.dir)
+            if rc:
+                raise Wrong('run', f'with its own pattern, {mode}: exit {rc}: {out[-500:].decode("utf-8", "replace")}{err[-500:]}')
     if full and tools.bug is None and rng.random() < 0.25:
         check_show(case, pair, tools)
     if full and tools.verify and tools.bug is None:

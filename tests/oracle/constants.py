@@ -67,12 +67,13 @@ def lookup(env, name):
 
 
 def glob_match(pat, s):
-    """* any characters, ? one, [abc] a set; the whole name."""
+    """* any characters, ? one, [abc] a set; the whole name.  A character is one of UTF-8, or a byte that is none."""
+    pat, s = (x.encode('latin-1').decode('utf-8', 'surrogateescape') for x in (pat, s))
     items, i = [], 0
     while i < len(pat):
         if pat[i] == '[' and ']' in pat[i + 1:]:
             e = pat.index(']', i + 1)
-            items.append(('set', pat[i + 1:e]))
+            items.append(('set', char_set(pat[i + 1:e])))
             i = e + 1
         else:
             items.append((pat[i], None))
@@ -88,6 +89,26 @@ def glob_match(pat, s):
         else:
             reach = {r + 1 for r in reach if r < len(s) and s[r] == kind}
     return len(s) in reach
+
+
+class Without(set):
+    """[!abc]"""
+
+    def __contains__(self, c):
+        return not super().__contains__(c)
+
+
+def char_set(s):
+    """[abc], [a-z], [!abc] -> the bytes that match."""
+    no, s, out, i = s[:1] == '!', s[s[:1] == '!':], set(), 0
+    while i < len(s):
+        if s[i + 1:i + 2] == '-' and i + 2 < len(s):
+            out |= {chr(c) for c in range(ord(s[i]), ord(s[i + 2]) + 1)}
+            i += 3
+        else:
+            out.add(s[i])
+            i += 1
+    return Without(out) if no else out
 
 
 def integer(x, what='integer'):
@@ -267,10 +288,18 @@ class Constants:
         return self.ev(fn.body, inner, ctx)
 
     def f_min(self, env, ctx, *a):
-        return min(self.ints(a, env, ctx))
+        return min(self.several(a, env, ctx))
 
     def f_max(self, env, ctx, *a):
-        return max(self.ints(a, env, ctx))
+        return max(self.several(a, env, ctx))
+
+    def several(self, a, env, ctx):
+        """Integers, or one table of them."""
+        xs = [self.ev(e, env, ctx) for e in a]
+        xs = xs[0] if len(xs) == 1 and isinstance(xs[0], list) else xs
+        if not xs:
+            raise Refuse('args', 'min and max of nothing')
+        return [integer(x) for x in xs]
 
     def table(self, e, env, ctx):
         t = self.ev(e, env, ctx)
@@ -310,7 +339,9 @@ class Constants:
         t, i = self.table(t, env, ctx), integer(self.ev(i, env, ctx))
         at = 0
         for k, n in enumerate(t):
-            at = checked(at + integer(n))
+            if integer(n) < 0:
+                raise Refuse('index', 'bucket')
+            at = checked(at + n)
             if 0 <= i < at:
                 return k
         raise Refuse('index', 'bucket')
@@ -319,4 +350,6 @@ class Constants:
         t, k = self.table(t, env, ctx), integer(self.ev(k, env, ctx))
         if not 0 <= k <= len(t):
             raise Refuse('index', 'start')
-        return checked(sum(integer(x) for x in t[:k]))
+        if any(integer(x) < 0 for x in t):
+            raise Refuse('index', 'start')
+        return checked(sum(t[:k]))

@@ -62,6 +62,8 @@ class Generator:
                 over = f'0..{f.count}'
                 if f.count == 3:
                     over = self.rng.choice(['0..CN', '[0, 1, 2]', '0..CN + 0'])
+                if '{k}' in y[0] and self.rng.random() < 0.15 and over.startswith('0..') and f.count != 3:
+                    y[0], over = y[0].replace('{k}', '{k - 1}'), f'1..{f.count + 1}'
                 y.insert(1, f'for: {{k: {over}}}' if f.inner is None else f'for: {{k: {over}, j: 0..{f.inner}}}')
             out.append('  - {' + ', '.join(y) + '}')
         return '\n'.join(out) + '\n'
@@ -106,6 +108,8 @@ class Generator:
                 return self.case
             if not self.repair(pair):
                 break
+        if self.rng.random() < 0.15:
+            self.forget()
         return self.case
 
     def arrange(self, w):
@@ -113,7 +117,7 @@ class Generator:
         rng = self.rng
         return {'late': rng.random() < 0.3, 'include': rng.random() < 0.25, 'need': rng.random() < 0.5,
                 'cut': rng.random(), 'crlf': rng.random() < 0.05, 'dir': rng.random() < 0.3, 'assert': rng.random() < 0.3,
-                'shuffle': rng.random() < 0.2, 'salt': rng.random()}
+                'comments': rng.random() < 0.1, 'shuffle': rng.random() < 0.2, 'salt': rng.random()}
 
     def write(self):
         for w, sg in self.sides.items():
@@ -138,6 +142,8 @@ class Generator:
                     self.case.incdirs = ['inc']
                 stmts.append(f'include "{w}.inc";')
             text = '\n'.join(['# ' + w] + head + stmts) + '\n'
+            if o['comments']:
+                text = text.replace('{ buffer ', '{ # a "comment" { } é\n\tbuffer ').replace('; }', ';# x\n}')
             self.case.files[f'{w}.layout'] = text.replace('\n', '\r\n') if o['crlf'] else text
         both = set(self.sides['train'].sugar.names) & set(self.sides['infer'].sugar.names)
         self.case.defines = [(('' if self.order[w]['salt'] < 0.5 and k not in both else w + '.') + k, v)
@@ -160,7 +166,7 @@ class Generator:
         missing = names(pair.missing)
         for nm in missing:
             if self.rng.random() < 0.25:
-                t.skips.append(escape(nm) if '*' not in nm else escape(nm).replace('*', '[*]'))
+                t.skips.append(self.pattern(nm))
             else:
                 m = self.rng.choice(t.meshes)
                 t.count += 1
@@ -168,12 +174,44 @@ class Generator:
         extra = names(pair.unwanted)
         for nm in extra:
             if self.rng.random() < 0.5:
-                i.skips.append(escape(nm) if '*' not in nm else escape(nm).replace('*', '[*]'))
+                i.skips.append(self.pattern(nm))
             else:
                 m = self.rng.choice(i.meshes)
                 i.count += 1
                 i.items.append(Item(f'on {m.name} {{ buffer "fix{i.count}" = \1; }}', f'"{escape(nm)}"', {nm}))
         return bool(bad or missing or extra)
+
+    def pattern(self, name):
+        """A glob that matches the name, and perhaps others."""
+        out = []
+        for ch in name:
+            c = escape(ch) if ord(ch) < 128 else None
+            if ch == '*':
+                out.append('[*]')
+            elif c is None or self.rng.random() < 0.06:
+                out.append('?')
+            elif len(c) == 1 and self.rng.random() < 0.06:
+                out.append(self.rng.choice([f'[{c}]', f'[{c}@]', '[!~]', f'[{c}-{c}]' if c.isalnum() else f'[{c}]']))
+            else:
+                out.append(c)
+        if self.rng.random() < 0.2:
+            k = self.rng.randint(0, len(out))
+            out[k:self.rng.randint(k, len(out))] = ['*']
+        return ''.join(out)
+
+    def forget(self):
+        """A side need not declare what it does not name."""
+        for w in self.sides:
+            for d in list(self.decls[w]):
+                if self.rng.random() < 0.15:
+                    keep = list(self.decls[w])
+                    self.decls[w].remove(d)
+                    self.write()
+                    try:
+                        self.case.load().judge()
+                    except Refuse:
+                        self.decls[w] = keep
+        self.write()
 
     # -- cluster and options of the compile
     def options(self):
@@ -197,10 +235,15 @@ class Generator:
         gpus = self.rng.choice([1, 2, 3, 4, 8])
         head = ['reshard-cluster: 1', 'links:', '  nvlink: {bandwidth: 450e9, latency: 2e-6}',
                 '  network: {bandwidth: 50e9, latency: 5e-6}', '  memory: {bandwidth: 3.3e12}', 'hosts:']
-        rack = ', domain: "rack[0-1]"' if how == 'apart' and self.rng.random() < 0.3 else ''
-
         def hosts(prefix, n, g):
             return f'  - {{names: "{prefix}[00-{n - 1:02d}]", gpus: {g}, nics: {self.rng.choice([1, g])}}}'
+
+        def racks(side, n):
+            return f'  - {{names: "{side}[0-1]n[00-{n - 1:02d}]", gpus: {gpus}, nics: {gpus}, domain: "{side}[0-1]"}}'
+        if how == 'apart' and self.rng.random() < 0.4:
+            a, b = (-(-worlds[w] // (2 * gpus)) for w in ('train', 'infer'))
+            return '\n'.join(head + [racks('t', a), racks('i', b), f'train: "t[0-1]n[00-{a - 1:02d}]"',
+                                     f'infer: "i[0-1]n[00-{b - 1:02d}]"']) + '\n'
         if how == 'same':
             n = -(-max(worlds.values()) // gpus)
             return '\n'.join(head + [hosts('h', n, gpus), f'train: "h[00-{n - 1:02d}]"', f'infer: "h[00-{n - 1:02d}]"']) + '\n'

@@ -205,6 +205,11 @@ class Grower:
         roll = self.rng.random()
         if total == 1 and roll < 0.3:
             return []
+        if roll > 0.96:
+            more = 8 - len(shape) if self.rng.random() < 0.5 else self.rng.randint(1, 4)
+            for _ in range(more):
+                shape.insert(self.rng.randint(0, len(shape)), 1)
+            return shape
         if roll < 0.4 and shape:
             k = self.rng.randrange(len(shape))
             ds = [d for d in range(1, shape[k] + 1) if shape[k] % d == 0]
@@ -413,7 +418,7 @@ class Grower:
                 rng_text, idx = f'{self.n(0)}..len({t})', f'{{{t}[{var}]}}'
             else:
                 rng_text = t
-        leaf = fam.text(idx)
+        leaf = self.sg.member(fam, idx)
         first = order[0] if order else 0
         if roll >= 0.2 or order is None:
             inner = Scope(self.sg, self.sc.mesh, list(self.sc.pins.items()), {**self.sc.binds, var: first}, self.sc.dtype)

@@ -3,8 +3,10 @@
 import os
 from catalogue import read_catalogue
 from constants import Buf, Ctx, Fn, Mesh, FLOATS, OP_TYPES, checked, integer, lookup
-from syntax import Refuse, bounded, parse, parse_expr
+from syntax import CALLS, VALUE_CALLS, Refuse, bounded, parse, parse_expr
 from values import Eval
+
+WORDS = CALLS | VALUE_CALLS
 
 
 class Side:
@@ -100,7 +102,28 @@ class Side:
         for a in args:
             if lookup(env, a):
                 raise Refuse('name', f'{a} again')
+        self.bound(body, env, set(args))
         return self.define(env, name, Fn(args, body, env))
+
+    def bound(self, e, env, names):
+        """The names in the body of a def are looked up where it stands."""
+        if isinstance(e, list):
+            for x in e:
+                self.bound(x, env, names)
+        if not isinstance(e, tuple) or not e:
+            return
+        if isinstance(e[0], str) and len(e) > 2 and isinstance(e[1], tuple):
+            if e[0] == 'id' and e[2] not in names or e[0] == 'call' and e[2] not in WORDS:
+                if not lookup(env, e[2]):
+                    raise Refuse('name', f'no {e[2]}')
+            loop = {'comp': 3, 'stack': 2, 'catloop': 3}.get(e[0])
+            if loop:
+                if e[loop] in names or lookup(env, e[loop]):
+                    raise Refuse('name', f'{e[loop]} again')
+                self.bound(e[loop + 1], env, names)
+                names = names | {e[loop]}
+        for x in e:
+            self.bound(x, env, names)
 
     def do_need(self, env, on, here, names):
         if any(not lookup(env, n) for n in names):
@@ -111,10 +134,10 @@ class Side:
             raise Refuse('assert', self.ev.string(text, env, None))
 
     def do_include(self, env, on, here, name):
-        return self.load_file(self.find(name, here), env)
+        return self.load_file(self.find(self.ev.string(name, env, None), here), env)
 
     def do_model(self, env, on, here, name):
-        return self.load_model(self.find(name, here), env)
+        return self.load_model(self.find(self.ev.string(name, env, None), here), env)
 
     def do_tensor(self, env, on, here, name, dtype, dims):
         self.add_tensor(self.ev.string(name, env, None), dtype, [self.ev.const(d, env) for d in dims])

@@ -4,7 +4,9 @@ import os
 import random
 import numpy as np
 from check import Wrong, compare, compile_case, read_safetensors, show, verdict, write_inputs
+from cases import scratch
 from generate import Generator, Plain
+from mutate import mutate
 from syntax import DTYPES, parse
 
 
@@ -131,6 +133,59 @@ def order(seed, tools):
         raise Wrong('diff', f'exit {rc}: {out[-500:].decode("utf-8", "replace")} {err[-500:]}')
 
 
+def meaning(pair):
+    """What every buffer holds, free of names of mentions."""
+    out = {}
+    for w, hs in pair.held.items():
+        for h in hs:
+            facts = [(m['tensor'], m['cast'], m['op'], m['replica']) for m in h.ments]
+            codes = [None] * len(h.codes)
+            for i, a, m in zip(np.nonzero(h.real)[0].tolist(), h.at.tolist(), h.ment.tolist()):
+                codes[i] = (facts[m], a - pair.base[facts[m][0]])
+            kinds = [int(c) if c < 0 else 0 for c in h.codes.tolist()]
+            out[w, h.rank, h.name] = (h.dtype, tuple(h.shape), kinds, codes)
+    return out
+
+
+def differs(seed, tools):
+    """One change that changes what buffers hold is a difference to `reshard diff`."""
+    rng = random.Random(seed)
+    case = Generator(seed).make()
+    other = mutate(case, rng)
+    (a, no), (b, neither) = verdict(case.copy()), verdict(other.copy())
+    if no or neither or meaning(a) == meaning(b):
+        return
+    case.write(scratch())
+    compile_case(case, tools, None)
+    with open(os.path.join(case.dir, 'plan.bin'), 'rb') as f:
+        before = f.read()
+    other.write(scratch())
+    compile_case(other, tools, None)
+    with open(os.path.join(case.dir, 'before.bin'), 'wb') as f:
+        f.write(before)
+    rc, out, err = tools.call([tools.reshard, 'diff', 'before.bin', 'plan.bin'], case.dir)
+    if rc != 1:
+        raise Wrong('diff', f'exit {rc} for other meanings ({other.note}): {out[-300:].decode("utf-8", "replace")} {err[-300:]}')
+    rc, out, err = tools.call([tools.reshard, 'verify', 'plan.bin'] + inputs(other), case.dir)
+    if rc:
+        raise Wrong('verify', f'exit {rc} with its own inputs: {out[-300:].decode("utf-8", "replace")} {err[-300:]}')
+    rc, out, err = tools.call([tools.reshard, 'verify', 'before.bin'] + inputs(other), case.dir)
+    if rc != 1:
+        raise Wrong('verify', f'exit {rc} with inputs of another plan: {out[-300:].decode("utf-8", "replace")} {err[-300:]}')
+
+
+def inputs(case):
+    """Options of `verify` that name the inputs of a case."""
+    out = ['--train', case.train, '--infer', case.infer] + (['--cluster', case.cluster] if case.cluster else [])
+    for k, v in case.defines:
+        out += ['-D', f'{k}={v}']
+    for x in case.incdirs:
+        out += ['-I', x]
+    for x in case.models:
+        out += ['--model', x]
+    return out
+
+
 def shuffled(text, rng):
     """Statements that define no names change places with each other."""
     t = text.encode('utf-8').decode('latin-1')
@@ -146,4 +201,4 @@ def shuffled(text, rng):
     return (out + t[at:]).encode('latin-1').decode('utf-8')
 
 
-PROPERTIES = [identity, received, there_and_back, same_bytes, order]
+PROPERTIES = [identity, received, there_and_back, same_bytes, order, differs]

@@ -119,6 +119,7 @@ def seeds(opt):
 
 def run(opt):
     kinds, rules, tables, bad, begin = collections.Counter(), collections.Counter(), Tables(), [], time.monotonic()
+    tell = begin + 30
     with multiprocessing.Pool(opt.jobs) as pool:
         for r in pool.imap_unordered(one, seeds(opt), chunksize=4):
             kinds[r['kind']] += 1
@@ -128,6 +129,9 @@ def run(opt):
                 bad.append(r)
                 if opt.bug is None and not opt.nothing:
                     print(f"seed {r['seed']}: {r['text'][-900:]}", flush=True)
+            if time.monotonic() > tell:
+                tell += 30
+                print(f'{sum(kinds.values())} cases, {len(bad)} bad, {time.monotonic() - begin:.0f} s', file=sys.stderr, flush=True)
             if opt.fill and sum(kinds.values()) >= opt.count and not tables.empty():
                 pool.terminate()
                 break
@@ -139,7 +143,7 @@ def run(opt):
     print(f'refused for: {dict(rules.most_common())}')
     print(tables.report(opt.table))
     if opt.bug is not None or opt.nothing:
-        caught = sum(kinds[k] for k in ('values', 'verify', 'files'))
+        caught = sum(kinds[k] for k in ('values', 'files') + (('run',) if opt.bug is not None else ()))
         print(f'caught in {caught} cases')
         return 0 if caught else 1
     if bad:

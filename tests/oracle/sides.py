@@ -6,7 +6,7 @@ from sugar import Sugar
 from syntax import Refuse, parse
 
 EXTENTS = [1, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 9, 10, 12, 12, 15, 16]
-AXES = ['tp', 'pp', 'dp', 'ep', 'cp', 'x', 'node_2']
+AXES = ['tp', 'pp', 'dp', 'ep', 'cp', 'x', 'node_2', 'data', 'model', 'len', 'in']
 WORDS = ['mlp', 'attn', 'norm', 'up_proj', 'gate', 'emb', 'layers', 'w1', 'bias', 'conv.d', 'k v', 'A-log', 'q\\"t', 'n{{b}}',
          '\u00e4', 'x/y', 'star*']
 
@@ -69,8 +69,19 @@ class SideGen:
             if hasattr(sc, 'loop_count') else []
         if loop:
             self.spend(f)
-            return f.text('{' + loop[0] + '}', self.rng.randrange(f.inner or 1))
-        return f.text(self.n_in_string(self.rng.randrange(f.count)), self.rng.randrange(f.inner or 1))
+            return self.member(f, '{' + loop[0] + '}', self.rng.randrange(f.inner or 1))
+        return self.member(f, self.n_in_string(self.rng.randrange(f.count)), self.rng.randrange(f.inner or 1))
+
+    def member(self, f, idx, j=0):
+        """The name of a member, sometimes by a function of its numbers."""
+        if self.rng.random() > 0.08:
+            return f.text(idx, j)
+        name = self.sugar.fresh('h')
+        args = '(i_, j_)' if f.inner else '(i_)'
+        if not self.try_pre(f'def {name}{args} = {f.text("{i_}", "{j_}")};'):
+            return f.text(idx, j)
+        given = [str(x).strip('{}') for x in ((idx, j) if f.inner else (idx,))]
+        return f'{name}({", ".join(given)})'
 
     def n_in_string(self, i):
         return str(i) if self.rng.random() < 0.7 else '{' + self.sugar.n(i) + '}'
@@ -213,7 +224,7 @@ class SideGen:
         if fam.inner and not sub:
             v = gr.members(fam, '{' + var + '}')
         else:
-            v = sc.make(fam.text('{' + var + '}', '{' + str(sub) + '}'), '\0')
+            v = sc.make(self.member(fam, '{' + var + '}', '{' + str(sub) + '}'), '\0')
             if v and fam.dtype != dtype:
                 v = gr.wrap(v, 'cast(\2)')
                 sc.stated = True

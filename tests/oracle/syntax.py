@@ -12,7 +12,7 @@ CALLS = {'min', 'max', 'len', 'sum', 'ceildiv', 'char', 'tensors', 'bucket', 'st
 VALUE_CALLS = {'cat', 'stack', 'slice', 'permute', 'gap', 'cast', 'neg_exp', 'add'}
 STATEMENTS = {'param', 'let', 'def', 'need', 'assert', 'include', 'model', 'tensor', 'mesh', 'world', 'for', 'if',
               'on', 'buffer', 'skip'}
-RESERVED = CALLS | VALUE_CALLS | STATEMENTS | {'else', 'in', 'ranks', 'pad', 'replica', '_'}
+RESERVED = CALLS | VALUE_CALLS | STATEMENTS | {'else', 'in', 'pad', 'replica', '_'}
 TWO = {'..', '==', '!=', '<=', '>=', '&&', '||'}
 
 
@@ -107,6 +107,8 @@ class Lexer:
             c = t[self.pos]
             if c == '"':
                 break
+            if c == '\0':
+                raise Refuse('token', 'zero byte')
             if t[self.pos:self.pos + 2] in ('{{', '}}'):
                 now += c
                 self.pos += 2
@@ -177,12 +179,13 @@ class Parser:
         self.at += 1
         return value
 
-    def plain_string(self):
-        """A string without interpolation."""
-        e = self.string()
-        if len(e[2]) != 1:
-            self.bad('wants a plain string')
-        return e[2][0]
+    def axis(self):
+        """Any word may be the name of an axis."""
+        kind, value = self.toks[self.at][:2]
+        if kind != 'id' or value == '_':
+            self.bad('wants an axis')
+        self.at += 1
+        return value
 
     def string(self):
         kind, value, b, e = self.toks[self.at]
@@ -265,7 +268,7 @@ class Parser:
         return (e, s)
 
     def st_include(self):
-        s = self.plain_string()
+        s = self.string()
         self.need(';')
         return (s,)
 
@@ -293,7 +296,7 @@ class Parser:
         n, axes, items = self.name(), [], None
         self.need('[')
         while True:
-            a = self.name()
+            a = self.axis()
             self.need(':')
             axes.append((a, self.expr()))
             if not self.take(','):
@@ -333,7 +336,7 @@ class Parser:
         pins = []
         if self.take('['):
             while True:
-                a = self.name()
+                a = self.axis()
                 self.need('=')
                 pins.append((a, self.expr()))
                 if not self.take(','):
@@ -515,7 +518,7 @@ class Parser:
     def cuts(self):
         out = []
         while self.take('@'):
-            b, a = self.begin(), self.name()
+            b, a = self.begin(), self.axis()
             rule = self.rule() if self.take(':') else None
             out.append((a, rule, self.span(b)))
         return out
