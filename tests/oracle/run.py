@@ -135,6 +135,9 @@ def run(opt):
             if opt.fill and sum(kinds.values()) >= opt.count and not tables.empty():
                 pool.terminate()
                 break
+            if opt.bug is not None and r['kind'] in ('values', 'files', 'run'):
+                pool.terminate()
+                break
             if opt.budget and time.monotonic() - begin > opt.budget or len(bad) >= opt.stop:
                 pool.terminate()
                 break
