@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import shutil
 import struct
 import subprocess
@@ -224,6 +225,49 @@ on m { buffer "w^T" = cat(1, permute("w", 1, 0)[_ @tp, _], gap(5, 1)); buffer "b
         self.assertEqual(sorted(os.listdir(end)), [f"infer-{r}.safetensors" for r in range(3)])
         for rank in range(3):
             self.assertEqual(st.read(end / f"infer-{rank}.safetensors"), st.read(start / f"train-{rank}.safetensors"))
+
+
+class Mapped(unittest.TestCase):
+    @unittest.skipIf(b"__asan_init" in pathlib.Path(RESHARD).read_bytes(), "a sanitizer takes memory of its own")
+    def test_memory_of_its_own(self):
+        # 320 MB on each side, replayed with much less memory of its own: files are mapped, staging is bounded.
+        rows, limit = 320, 160 << 20
+        where = ROOT / "mapped"
+        where.mkdir()
+        plan = compile_pair(matrix(f"u8 [{rows}, 1000000]", "[_ @tp, _]", 2), matrix(f"u8 [{rows}, 1000000]", "[_, _ @tp]", 2),
+                            "--staging", "4MiB")
+        for rank in range(2):
+            header = json.dumps({"w": {"dtype": "U8", "shape": [rows // 2, 1000000], "data_offsets": [0, rows * 500000]}}).encode()
+            with open(where / f"train-{rank}.safetensors", "wb") as file:
+                file.write(struct.pack("<Q", len(header)) + header)
+                file.truncate(8 + len(header) + rows * 500000)
+                file.seek(8 + len(header) + 7 * 1000000 + 600000)
+                file.write(bytes([rank + 1]))
+        for mode in ("fused", "staged"):
+            done = subprocess.run([RESHARD, "run", "--in", where, "--out", where, "--mode", mode, plan], capture_output=True, text=True,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            raw = (where / "infer-1.safetensors").read_bytes()[-rows * 500000 :]
+            marks = {7 * 500000 + 100000: 1, (rows // 2 + 7) * 500000 + 100000: 2}
+            self.assertEqual({at: raw[at] for at in marks}, marks)
+            self.assertEqual(raw.count(0), len(raw) - 2)
+            self.assertEqual((where / "infer-0.safetensors").read_bytes()[-rows * 500000 :].count(0), rows * 500000)
+        shutil.rmtree(where)
+
+    def test_rank_of_empty_buffers(self):
+        where = ROOT / "empty"
+        where.mkdir()
+        layout = matrix("u8 [4]", "[_ @tp:chunk]", 3, "world 4;\n")
+        for rank, raw in enumerate((b"ab", b"cd")):
+            st.write(where / f"train-{rank}.safetensors", {"w": ("U8", [2], raw)})
+        plan = compile_pair(layout, layout)
+        code, _, err = run(plan, "--in", where, "--out", where)
+        self.assertEqual(code, 1)
+        self.assertIn("train-2.safetensors is missing", err)
+        st.write(where / "train-2.safetensors", {"w": ("U8", [0], b"")})
+        self.assertEqual(run(plan, "--in", where, "--out", where)[0], 0)
+        self.assertEqual(st.read(where / "infer-2.safetensors"), {"w": ("U8", [0], b"")})
+        self.assertEqual(len(os.listdir(where)), 6)
 
 
 if __name__ == "__main__":
