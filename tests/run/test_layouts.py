@@ -3,7 +3,7 @@
 """reshard run on compiled pairs: every kind of byte that a buffer can hold, seeded bugs, sizes, names, and files there
 and back.
 
-Usage: test_layouts.py RESHARD RESHARDC
+Usage: test_layouts.py RESHARD RESHARDC RUN_PATTERN
 """
 import json
 import os
@@ -19,7 +19,7 @@ import unittest
 
 import st
 
-RESHARD, RESHARDC = sys.argv[1:3]
+RESHARD, RESHARDC, PATTERN = sys.argv[1:4]
 TMP = tempfile.TemporaryDirectory()
 ROOT = pathlib.Path(TMP.name)
 
@@ -37,6 +37,7 @@ tensor "norm" bf16 [16];
 tensor "extra" f32 [3];
 tensor "half" f16 [8];
 tensor "lost" f16 [6];
+tensor "two ways" bf16 [6];
 skip "half";
 skip "lost";
 mesh m [dp: 2, tp: 2];
@@ -53,7 +54,8 @@ on m {
   buffer "extra";
   buffer "half" = slice("half", 0, 0, 4);
 }
-on m[dp = 0, tp = 0] { buffer "ids"; }
+on m[dp = 0, tp = 0] { buffer "ids"; buffer "two ways" f32 = replica add(cast("two ways"), 0.5); }
+on m[dp = 1, tp = 0] { buffer "two ways"; }
 """
 
 FEATURES_INFER = """
@@ -69,6 +71,7 @@ tensor "A_log" f32 [8];
 tensor "norm" bf16 [16];
 tensor "half" f16 [8];
 tensor "lost" f16 [6];
+tensor "two ways" bf16 [6];
 skip "extra";
 mesh m [tp: 3];
 on m {
@@ -86,6 +89,7 @@ on m {
   buffer "A" = neg_exp("A_log");
   buffer "norm" = add("norm", 0.5)[_ @tp:balanced];
   buffer "half";
+  buffer "two ways" f16 = cast("two ways");
   buffer "lost" = cat(0, "lost", "half");
 }
 """
@@ -122,6 +126,10 @@ class Patterns(unittest.TestCase):
         for seed in range(1, 5):
             self.assertEqual(run(plan, "--mode", "staged", "--delay-seed", seed)[0], 0)
         self.assertEqual(run(plan, "--mode", "none")[0], 1)
+
+    def test_every_byte_is_watched(self):
+        done = subprocess.run([PATTERN, compile_pair(FEATURES_TRAIN, FEATURES_INFER)], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_small_staging(self):
         plan = compile_pair(FEATURES_TRAIN, FEATURES_INFER, "--staging", "4KiB", "--chunk", "64B")
@@ -271,4 +279,4 @@ class Mapped(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
