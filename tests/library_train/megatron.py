@@ -219,13 +219,15 @@ class Mla(Gqa):
     def layer(self, n):
         hf, w = f"model.layers.{n}", self.w
         a = f"{hf}.self_attn"
-        self.put("input_layernorm.weight", w[f"{hf}.input_layernorm.weight"])
-        down = w[f"{a}.q_a_proj.weight"], w[f"{a}.kv_a_proj_with_mqa.weight"]
-        if self.way["QKV_DOWN"]:
-            self.put("self_attention.linear_qkv_down_proj.weight", np.concatenate(down))
+        down = f"{a}.q_a_proj.weight", f"{a}.kv_a_proj_with_mqa.weight"
+        norm = w[f"{hf}.input_layernorm.weight"]
+        if self.way["QKV_DOWN"]:  # FusedMLASelfAttention: column parallel, q_lora_rank / TP rows and the rest / TP
+            self.put("self_attention.linear_qkv_down_proj.layer_norm_weight", norm)
+            self.put("self_attention.linear_qkv_down_proj.weight", self.glu(*down))
         else:
-            self.put("self_attention.linear_q_down_proj.weight", down[0])
-            self.put("self_attention.linear_kv_down_proj.weight", down[1])
+            self.put("input_layernorm.weight", norm)
+            self.put("self_attention.linear_q_down_proj.weight", w[down[0]])
+            self.put("self_attention.linear_kv_down_proj.weight", w[down[1]])
         for x in ("q", "kv"):
             self.put(f"self_attention.linear_{x}_up_proj.layer_norm_weight", w[f"{a}.{x}_a_layernorm.weight"])
             self.put(f"self_attention.linear_{x}_up_proj.weight", self.col(f"{a}.{x}_b_proj.weight"))
