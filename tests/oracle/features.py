@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which features a pair used, and the tables of pairs of features.  Measured on what was evaluated, not on intentions."""
 import itertools
-from syntax import parse
+from syntax import is_node, parse
 
 CUTS = ['even', 'chunk', 'balanced', 'sizes', 'cyclic', 'cyclic(n)', 'share', 'share(table)', 'padded', 'padded(n)', 'each',
         'each(shares)']
@@ -35,7 +35,7 @@ def walk(node, out, held=False):
     if not isinstance(node, tuple) or not node:
         return
     kind = node[0]
-    if isinstance(kind, str) and len(node) > 1 and isinstance(node[1], tuple):
+    if is_node(node):
         if kind == 'for':
             out.add('for range' if node[3][0] == 'range' else 'for table')
         elif kind == 'mesh' and node[4]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One deliberate fault in a case.  The oracle still decides whether the result is refused."""
 import re
-from syntax import Lexer, Refuse, parse
+from syntax import Lexer, Refuse, is_node, parse
 
 
 def source(case):
@@ -10,7 +10,7 @@ def source(case):
 
 def spans(tree, kinds, out):
     if isinstance(tree, (list, tuple)):
-        if isinstance(tree, tuple) and len(tree) > 1 and isinstance(tree[0], str) and tree[0] in kinds and isinstance(tree[1], tuple):
+        if is_node(tree) and tree[0] in kinds:
             out.append(tree)
         for x in tree:
             spans(x, kinds, out)

@@ -138,7 +138,7 @@ def meaning(pair):
     out = {}
     for w, hs in pair.held.items():
         for h in hs:
-            facts = [(m['tensor'], m['cast'], m['op'], m['replica']) for m in h.ments]
+            facts = [(m['tensor'], m['op']) for m in h.ments]
             codes = [None] * len(h.codes)
             for i, a, m in zip(np.nonzero(h.real)[0].tolist(), h.at.tolist(), h.ment.tolist()):
                 codes[i] = (facts[m], a - pair.base[facts[m][0]])

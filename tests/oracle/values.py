@@ -162,7 +162,10 @@ class Eval(Constants):
         ctx.note('slice')
         return Val(v.arr[(slice(None),) * k + (slice(lo, hi),)], v.ments, v.tags)
 
-    def f_permute(self, env, ctx, e, *p):
+    def f_permute(self, env, ctx, *args):
+        if not args:
+            raise Refuse('args', 'permute')
+        e, *p = args
         v = self.value(e, env, ctx)
         p = self.ints(p, env, ctx)
         if sorted(p) != list(range(v.arr.ndim)):
