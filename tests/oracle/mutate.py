@@ -34,7 +34,8 @@ class Mutator:
         self.put(f, t[:span[0]] + new + t[span[1]:])
 
     def pick(self, kinds, files=None):
-        found = [(f, n) for f in files or source(self.case) for n in spans(parse(self.text(f).encode('latin-1')), kinds, [])]
+        found = [(f, n) for f in files or source(self.case)
+                 for n in spans(parse(self.text(f).encode('latin-1')), kinds, [])]
         return self.rng.choice(found) if found else (None, None)
 
     def make(self):
@@ -133,7 +134,8 @@ class Mutator:
         if not f:
             return None
         g, m = self.pick({n[0]})
-        self.edit(f, n[1], self.text(g)[m[1][0]:m[1][1]] if self.rng.random() < 0.8 else 'nothing_9' if n[0] == 'id' else '""')
+        other = 'nothing_9' if n[0] == 'id' else '""'
+        self.edit(f, n[1], self.text(g)[m[1][0]:m[1][1]] if self.rng.random() < 0.8 else other)
         return f
 
     def m_axis(self):

@@ -165,13 +165,17 @@ def differs(seed, tools):
         f.write(before)
     rc, out, err = tools.call([tools.reshard, 'diff', 'before.bin', 'plan.bin'], case.dir)
     if rc != 1:
-        raise Wrong('diff', f'exit {rc} for other meanings ({other.note}): {out[-300:].decode("utf-8", "replace")} {err[-300:]}')
+        raise Wrong('diff', f'exit {rc} for other meanings ({other.note}): {said(out, err)}')
     rc, out, err = tools.call([tools.reshard, 'verify', 'plan.bin'] + inputs(other), case.dir)
     if rc:
-        raise Wrong('verify', f'exit {rc} with its own inputs: {out[-300:].decode("utf-8", "replace")} {err[-300:]}')
+        raise Wrong('verify', f'exit {rc} with its own inputs: {said(out, err)}')
     rc, out, err = tools.call([tools.reshard, 'verify', 'before.bin'] + inputs(other), case.dir)
     if rc != 1:
-        raise Wrong('verify', f'exit {rc} with inputs of another plan: {out[-300:].decode("utf-8", "replace")} {err[-300:]}')
+        raise Wrong('verify', f'exit {rc} with inputs of another plan: {said(out, err)}')
+
+
+def said(out, err):
+    return out[-300:].decode('utf-8', 'replace') + err[-300:]
 
 
 def inputs(case):

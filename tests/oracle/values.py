@@ -127,7 +127,8 @@ class Eval(Constants):
             raise Refuse('stack', 'shapes differ')
         if vs[0].arr.ndim >= 8:
             raise Refuse('ndim')
-        ctx.note('stack', *(['stack cut'] if cuts else []), *(['stack of cuts'] if any('cut' in v.tags for v in vs) else []))
+        ctx.note('stack', *(['stack cut'] if cuts else []),
+                 *(['stack of cuts'] if any('cut' in v.tags for v in vs) else []))
         ctx.note(*(['stack of a table'] if r[0] != 'range' else []), *(f'stack of {t}' for t in ('cat', 'stack')
                                                                        if any(t in v.tags for v in vs)))
         bounded(len(vs) * vs[0].arr.size)
