@@ -15,8 +15,8 @@ STATEMENTS = ['param', 'let', 'def', 'need', 'assert', 'include', 'model', 'mesh
               'for table', 'if', 'else if', 'nested on', 'buffer dtype', 'buffer name', 'buffer name view',
               'skip train', 'skip infer', 'comp', 'comp if', 'cond', 'index', 'interpolation', 'min', 'max', 'len',
               'sum', 'ceildiv', 'char', 'tensors', 'bucket', 'start', '-D', '-D side', '-I', '--model', '--cluster',
-              'colocated', 'two meshes', 'sub-mesh', 'unordered ranks', 'idle rank', 'late tensor', 'CRLF', '--
-              staging', '--max-ops']
+              'colocated', 'two meshes', 'sub-mesh', 'unordered ranks', 'idle rank', 'late tensor', 'CRLF',
+              '--staging', '--max-ops', '--chunk']
 
 # Cells that the language rules out, with the reason.
 NEVER = {('train', 'neg_exp'): 'neg_exp on the training side is refused',
