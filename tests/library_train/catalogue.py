@@ -6,6 +6,7 @@ import numpy as np
 import yaml
 
 SIZES = {"bf16": 2, "f32": 4}
+GAP = 0xEEEE  # in the place of padding; no weight in BF16 has these bits
 
 
 def whole(text, names):
@@ -56,7 +57,7 @@ def weights(shapes, coarse, near_one, seed):
     """Random bits for each tensor: u16 for bf16, u32 for f32. `coarse`: f32 tensors that training holds in BF16."""
     rng, out = np.random.default_rng(seed), {}
     for name, (dtype, shape) in shapes.items():
-        bits = rng.integers(1, 1 << 16, shape).astype("<u2")
+        bits = rng.integers(1, GAP, shape).astype("<u2")
         if near_one(name):
             bits = bf16(rng.integers(32, 96, shape).astype("f4") / 64)
         if dtype == "f32":

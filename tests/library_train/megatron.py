@@ -8,7 +8,8 @@ import re
 
 import numpy as np
 
-from catalogue import bf16, f32
+from catalogue import GAP, bf16, f32
+from sharded import bucket
 
 
 def part(array, axis, index, count):
@@ -36,7 +37,7 @@ def grids(rank, way):
     copies = world // (way["ETP"] * way["EP"] * way["PP"])
     expert = coordinates(rank, order, {"tp": way["ETP"], "ep": way["EP"], "dp": copies, "pp": way["PP"]})
     assert dense["pp"] == expert["pp"]
-    return dense["tp"], dense["pp"], expert["tp"], expert["ep"]
+    return dense, expert
 
 
 # --- layers: get_num_layers_to_build, get_transformer_layer_offset, PipelineParallelLayerLayout ---
@@ -97,7 +98,8 @@ class Rank:
 
     def __init__(self, c, w, way, rank):
         self.c, self.w, self.way, self.out = c, w, way, {}
-        self.tp, self.pp, self.etp, self.ep = grids(rank, way)
+        dense, expert = grids(rank, way)
+        self.tp, self.pp, self.etp, self.ep = dense["tp"], dense["pp"], expert["tp"], expert["ep"]
         for vp in range(way["VPP"]):
             self.prefix = f"vp{vp}." if way["VPP"] > 1 else ""
             for local, layer in enumerate(layers(c["L"], way, self.pp, vp)):
@@ -122,7 +124,7 @@ class Rank:
         def vocab(name):
             unit = self.way["PADV"] * self.way["TP"]
             rows = -(-len(self.w[name]) // unit) * unit
-            full = np.full((rows, self.w[name].shape[1]), 0xEEEE, "<u2")
+            full = np.full((rows, self.w[name].shape[1]), GAP, "<u2")
             full[: len(self.w[name])] = self.w[name]
             return part(full, 0, self.tp, self.way["TP"])
 
@@ -396,3 +398,30 @@ class Kda(Rank):
 
 def ranks(family, c, w, way):
     return [family(c, w, way, r).out for r in range(way["TP"] * way["CP"] * way["DP"] * way["PP"])]
+
+
+MODULES = ("embedding.", "decoder.layers.", "self_attention.linear_proj.", "self_attention.linear_qkv.layer_norm_weight",
+           "self_attention.linear_qkv.weight", "self_attention.q_layernorm.", "self_attention.k_layernorm.",
+           "mlp.linear_fc1.layer_norm_weight", "mlp.linear_fc1.weight", "mlp.linear_fc2.", "decoder.final", "output_layer.")
+
+
+def module_order(name):
+    """Where a parameter comes in named_parameters of a dense GPTModel."""
+    layer = re.search(r"layers\.(\d+)\.(.*)", name)
+    at = next(i for i, m in enumerate(MODULES) if (layer[2] if layer else name).startswith(m))
+    return (1, int(layer[1]), at) if layer else (0 if at == 0 else 2, 0, at)
+
+
+def distributed_optimizer(family, c, w, way):
+    """The shard of each rank: DDP has a buffer for each model chunk, which the ranks of the dp-cp group share."""
+    out, sharing = [], way["DP"] * way["CP"]
+    for rank, held in enumerate(ranks(family, c, w, way)):
+        dense, shards = grids(rank, way)[0], {}
+        for vp in range(way["VPP"]):
+            prefix = f"vp{vp}." if way["VPP"] > 1 else ""
+            mine = {n[len(prefix) :]: a for n, a in held.items() if n.startswith(prefix)}
+            mine = {n: mine[n] for n in sorted(mine, key=module_order)}
+            index = dense["cp"] + way["CP"] * dense["dp"]
+            shards[f"{prefix}bucket0"] = np.split(bucket(mine, sharing), sharing)[index]
+        out.append(shards)
+    return out

@@ -40,6 +40,8 @@ CASES = [  # layout, changed constants, way
     ("qwen3-4b", dict(L=8), dict(TP=2, PP=2, VPP=2)),                            # tied over a virtual pipeline
     ("qwen3-8b", dict(Q=1), dict(TP=8)),                                         # 3/4 of a head a rank
     ("qwen3-8b", dict(L=6), dict(DP=2, PP=2, VPP=2, split=("accounted", 1, 1))),
+    ("qwen3-8b-zero1", {}, dict(TP=2, CP=3, DP=2, PP=2)),
+    ("qwen3-8b-zero1", {}, dict(DP=3, PP=2, VPP=2)),
     ("llama-3.1-8b", dict(L=7), dict(PP=4, split=("uneven", 1, 2), TP=2)),
     ("llama-3.1-405b", dict(L=7, G=4), dict(PP=3, VPP=2, TP=4, split=("layout", "Et|t*2|(t|)*2t|tL"))),
     ("qwen3-30b-a3b", {}, dict(DP=4, EP=2, PP=2)),
@@ -82,13 +84,14 @@ def layout(args, name, way):
 
 
 def check(args, name, constants, changes):
-    family, small = FAMILIES[name]
-    small = catalogue.read(args.library / "models" / f"{name}.yaml", small | constants)
-    way = COMMON | dict(EXPERTS="each", QKV_DOWN=0, A_FP32=0, CONV="_", split=("even",)) | changes
+    model = name.removesuffix("-zero1")
+    family, small = FAMILIES[model]
+    small = catalogue.read(args.library / "models" / f"{model}.yaml", small | constants)
+    way = COMMON | dict(EXPERTS="each", QKV_DOWN=0, A_FP32=0, CONV="_", END=128, split=("even",)) | changes
     text, params = layout(args, name, way)
     weights = catalogue.weights(catalogue.tensors(small), family.coarse, family.near_one, sum(name.encode()))
     c = small["constants"]
-    ranks = megatron.ranks(family, c, weights, way)
+    ranks = (megatron.ranks if model == name else megatron.distributed_optimizer)(family, c, weights, way)
     untrained = f"model.layers.{c['L']}."         # multi-token prediction
     partly = {n: np.zeros_like(a) for n, a in weights.items() if n.startswith(untrained)}
     for n, array in weights.items():
@@ -101,8 +104,8 @@ def check(args, name, constants, changes):
 
 def blank(name, array):
     """Padding is zero on the inference side."""
-    padded = "embedding" in name or "output_layer" in name
-    return np.where(array == 0xEEEE, 0, array).astype(array.dtype) if padded else array
+    padded = "embedding" in name or "output_layer" in name or "bucket" in name
+    return np.where(array == catalogue.GAP, 0, array).astype(array.dtype) if padded else array
 
 
 def main():
@@ -111,7 +114,7 @@ def main():
     parser.add_argument("--library", type=pathlib.Path, required=True)
     parser.add_argument("--only", default="")
     args = parser.parse_args()
-    untested = set(FAMILIES) ^ {p.stem for p in (args.library / "megatron").glob("*.layout")}
+    untested = (set(FAMILIES) | {"qwen3-8b-zero1"}) ^ {p.stem for p in (args.library / "megatron").glob("*.layout")}
     untested |= set(FAMILIES) - {c[0] for c in CASES}
     if untested:
         raise SystemExit(f"no case for {sorted(untested)}")

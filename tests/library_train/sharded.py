@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 
-GAP = 0xEEEE
+from catalogue import GAP
 
 
 def chunk(array, count, index, axis=0):
@@ -89,14 +89,19 @@ def fsdp1(w, way):
     return even(buffers, way)
 
 
-def zero1(w, way):
+def bucket(w, shares):
+    """_compute_per_buffer_param_layout with one bucket."""
     at, pieces = 0, []
     for n in reversed(w):
         at = math.ceil(at / 64) * 64
         pieces.append((at, w[n]))
         at += w[n].size
-    end = math.lcm(way["DP"], 128)
-    return even({"bucket0": fill(math.ceil(at / end) * end, pieces)}, way)
+    end = math.lcm(shares, 128)
+    return fill(math.ceil(at / end) * end, pieces)
+
+
+def zero1(w, way):
+    return even({"bucket0": bucket(w, way["DP"])}, way)
 
 
 def grouped(w, names):
