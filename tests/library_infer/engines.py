@@ -79,7 +79,6 @@ class Rank:
         else:
             mine = loaders.linear_map(self.c["E"], index, count)
         if self.way.get("FUSED_SHARED"):
-            assert count == 1
             mine = mine + [self.c["E"]]
         first, second, down = names
         w13 = [loaders.w13(self.w[of(e, first)], self.w[of(e, second)] if second else None, *self.moe) for e in mine]

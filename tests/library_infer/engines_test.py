@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The layouts of plans/library/vllm and sglang on small models of the same structure, against the engines' own loaders in
-numpy. Training holds every tensor whole on one rank.
+"""The layouts of plans/library/vllm and sglang on small models of the same structure, against the engines' own loaders
+in numpy. Training holds every tensor whole on one rank.
 
 In: the tools, the library. Out: exit 0 or 1.
 """
@@ -47,7 +47,7 @@ CASES = [  # engine, layout, changed constants, way
     ("sglang", "deepseek-v3", {}, dict(TP=4, FUSED_SHARED=1)),
     ("sglang", "deepseek-v3", {}, dict(TP=4, DP=4, EP=4, A2A=1, DENSE_TP1=1, PP=2)),
     ("sglang", "kimi-k2", {}, dict(TP=4, EP=2, DP=2)),
-    ("sglang", "qwen3.5-397b-a17b", {}, dict(TP=4, FUSED_SHARED=1)),
+    ("sglang", "qwen3.5-397b-a17b", {}, dict(TP=4, EP=2, FUSED_SHARED=1)),       # on every rank, after its own
     ("sglang", "qwen3.5-397b-a17b", {}, dict(TP=4, DP=2, EP=2)),
     ("sglang", "nemotron-3-ultra", {}, dict(TP=4, EP=2, DP=2, A2A=1)),
     ("sglang", "nemotron-3-super", dict(MG=1), dict(TP=2, PP=2)),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weight loaders of vLLM and SGLang, in numpy: each fills the parameter of one rank from the tensors of a checkpoint,
-as their linear, embedding, Mamba and expert layers do. Nothing here reads a layout.
+"""The weight loaders of vLLM and SGLang, in numpy: each fills the parameter of one rank from the tensors of a
+checkpoint, as their linear, embedding, Mamba and expert layers do. Nothing here reads a layout.
 """
 import numpy as np
 
@@ -82,8 +82,8 @@ def vocabulary(weight, rank, size):
 
 
 def mamba_sections(weight, sections, rank, size):
-    """mamba_v2_sharded_weight_loader. A section: its size over all ranks, how much of that is copies, whether every rank
-    has the same."""
+    """mamba_v2_sharded_weight_loader. A section: its size over all ranks, how much of that is copies, whether every
+    rank has the same."""
     pieces, at = [], 0
     for full, extra, same in sections:
         rows = divide(full, size)

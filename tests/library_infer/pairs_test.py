@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every training layout of plans/library with both engines' layout of the same model, small: what the frameworks hold on
-each training rank goes in, and what each inference rank gets is compared with what its engine would load.
+"""Every training layout of plans/library with both engines' layout of the same model, small: what the frameworks hold
+on each training rank goes in, and what each inference rank gets is compared with what its engine would load.
 
 In: the tools, the library. Out: exit 0 or 1.
 """
@@ -71,7 +71,8 @@ def sharded_side(args, name):
     no = lambda n: False  # noqa: E731
     weights = catalogue.weights(catalogue.tensors(model), no, no, sum(name.encode()))
     way = dict(REPLICAS=1, TP=1, FP32=0) | changes
-    return model, weights, rule(weights, way), text, [f"-Dtrain.{p}={way[p]}" for p in re.findall(r"param (\w+) =", text)]
+    defines = [f"-Dtrain.{p}={way[p]}" for p in re.findall(r"param (\w+) =", text)]
+    return model, weights, rule(weights, way), text, defines
 
 
 def check(args, library, name, base, side, ways):

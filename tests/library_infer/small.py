@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small models of the library's structure, and its own layouts on them: a copy of the library in a scratch directory, with
-the model line of a layout exchanged. Moves arrays through the compiled plan.
+"""Small models of the library's structure, and its own layouts on them: a copy of the library in a scratch directory,
+with the model line of a layout exchanged. Moves arrays through the compiled plan.
 """
 import pathlib
 import re
