@@ -25,6 +25,8 @@ CASES = [  # layout, catalogue, constants, rule, way
     ("qwen3-30b-a3b-fsdp2", "qwen3-30b-a3b", MOE, sharded.fsdp2, dict(DP=5)),
     ("qwen3-8b-fsdp2-tp", "qwen3-8b", LIKE, sharded.fsdp2_tp, dict(DP=3, TP=2)),
     ("qwen3-8b-fsdp2-tp", "qwen3-8b", ODD, sharded.fsdp2_tp, dict(DP=2, TP=4)),
+    ("qwen3-30b-a3b-fsdp2-ep", "qwen3-30b-a3b", MOE | dict(E=6), sharded.fsdp2_ep, dict(DP=6, EP=2)),
+    ("qwen3-30b-a3b-fsdp2-ep", "qwen3-30b-a3b", MOE | dict(E=8), sharded.fsdp2_ep, dict(DP=6, EP=2, DIM=0)),
     ("qwen3-8b-zero3", "qwen3-8b", ODD, sharded.zero3, dict(DP=4, REPLICAS=2)),
     ("qwen3-8b-fsdp1", "qwen3-8b", ODD, sharded.fsdp1, dict(DP=4)),
     ("qwen3-8b-fsdp1", "qwen3-8b", LIKE, sharded.fsdp1, dict(DP=3, REPLICAS=2)),
@@ -47,7 +49,7 @@ def check(args, name, model, constants, rule, changes):
     assert models == 1
     no = lambda name: False
     weights = catalogue.weights(catalogue.tensors(small), no, no, sum(name.encode()))
-    way = dict(REPLICAS=1, TP=1, FP32=0) | changes
+    way = dict(REPLICAS=1, TP=1, FP32=0, DIM=1) | changes
     if way["FP32"]:
         weights = {n: catalogue.tame(a) for n, a in weights.items()}
     words = [f"{p}={way[p]}" for p in re.findall(r"param (\w+) =", text)]

@@ -400,8 +400,8 @@ def ranks(family, c, w, way):
     return [family(c, w, way, r).out for r in range(way["TP"] * way["CP"] * way["DP"] * way["PP"])]
 
 
-MODULES = ("embedding.", "decoder.layers.", "self_attention.linear_proj.", "self_attention.linear_qkv.layer_norm_weight",
-           "self_attention.linear_qkv.weight", "self_attention.q_layernorm.", "self_attention.k_layernorm.",
+ATTENTION = ("linear_proj.", "linear_qkv.layer_norm_weight", "linear_qkv.weight", "q_layernorm.", "k_layernorm.")
+MODULES = ("embedding.", "decoder.layers.", *(f"self_attention.{x}" for x in ATTENTION),
            "mlp.linear_fc1.layer_norm_weight", "mlp.linear_fc1.weight", "mlp.linear_fc2.", "decoder.final", "output_layer.")
 
 

@@ -41,6 +41,7 @@ MUTANTS = [  # file, what it says, what the mutant says, the case: a model and w
     ("megatron/zero.inc", "@dp:padded(STEP) @cp", "@cp:padded(STEP * DP / CP) @dp", "qwen3-8b-zero1", 0),
     ("fsdp/fsdp2.inc", "_ @dp:chunk, ..]; }", "_ @dp:balanced, ..]; }", "qwen3-8b-fsdp2", 0),
     ("fsdp/fsdp2_tp.inc", "@tp:chunk @dp:chunk", "@dp:chunk @tp:chunk", "qwen3-8b-fsdp2-tp", 0),
+    ("fsdp/fsdp2_ep.inc", "[efsdp: DP/EP, ep: EP]", "[ep: EP, efsdp: DP/EP]", "qwen3-30b-a3b-fsdp2-ep", 0),
     ("fsdp/flat.inc", "@one:padded(ALIGN)", "@one:padded(1)", "qwen3-8b-zero1", 0),
     ("fsdp/zero3.inc", "[_ @dp:padded]", "[_ @dp:chunk]", "qwen3-8b-zero3", 0),
 ]

@@ -46,6 +46,28 @@ def fsdp2_tp(w, way):
     return [held(r // way["TP"], r % way["TP"]) for r in range(way["DP"] * way["TP"])]
 
 
+def fsdp2_ep(w, way):
+    """Experts stacked; expert parallelism cuts the stack (ep is the faster axis), FSDP what a rank has of it."""
+    stacks, rest = {}, {}
+    for n, a in w.items():
+        found = re.match(r"(.*\.experts)\.(\d+)\.(\w+)_proj", n)
+        if found:
+            stacks.setdefault(found[1], {}).setdefault(found[3], []).append(a)
+        else:
+            rest[n] = a
+
+    def held(rank):
+        out = {n: chunk(a, way["DP"], rank) for n, a in rest.items()}
+        for n, kinds in stacks.items():
+            gate_up = np.concatenate([np.stack(kinds["gate"]), np.stack(kinds["up"])], 1)
+            for name, a in (("gate_up_proj", gate_up), ("down_proj", np.stack(kinds["down"]))):
+                mine = np.split(a, way["EP"])[rank % way["EP"]]
+                out[f"{n}.{name}"] = chunk(mine, way["DP"] // way["EP"], rank // way["EP"], way["DIM"])
+        return out
+
+    return [held(r) for r in range(way["DP"])]
+
+
 def zero3(w, way):
     def part(array, dp):
         size = math.ceil(array.size / way["DP"])
