@@ -81,9 +81,13 @@ class Rank:
         if self.way.get("FUSED_SHARED"):
             mine = mine + [self.c["E"]]
         first, second, down = names
-        w13 = [loaders.w13(self.w[of(e, first)], self.w[of(e, second)] if second else None, *self.moe) for e in mine]
+        where = *self.moe, self.expert_rows()
+        w13 = [loaders.w13(self.w[of(e, first)], self.w[of(e, second)] if second else None, *where) for e in mine]
         self.put(f"{to}.{self.routed}.w13_weight", np.stack(w13))
-        self.put(f"{to}.{self.routed}.w2_weight", np.stack([loaders.w2(self.w[of(e, down)], *self.moe) for e in mine]))
+        self.put(f"{to}.{self.routed}.w2_weight", np.stack([loaders.w2(self.w[of(e, down)], *where) for e in mine]))
+
+    def expert_rows(self):
+        """Of each half of w13, where they are not those of the tensor."""
 
 
 class Vllm(Rank):

@@ -35,6 +35,9 @@ CASES = [  # engine, layout, changed constants, way
     ("vllm", "nemotron-3-ultra", {}, dict(TP=4, ENGINES=2)),
     ("vllm", "nemotron-3-ultra", dict(MG=1), dict(TP=4, EP=1, GATE_FP32=1)),     # every rank has the one group
     ("vllm", "nemotron-3-super", dict(E=6), dict(TP=2, PP=3, DP=2, EP=1)),
+    ("vllm", "nemotron-3-ultra", {}, dict(TP=2, SPLIT_GATE=1)),
+    ("vllm", "kimi-k3", {}, dict(TP=4, MIN_ROWS=4)),                             # 2 rows of an expert padded to 4
+    ("vllm", "kimi-k3", {}, dict(TP=4, EP=1, MIN_ROWS=4)),                       # 8 to 16
     ("vllm", "kimi-k3", dict(N=8, AN=12), dict(TP=4, EP=1)),                     # 69 rows padded to 80
     ("vllm", "kimi-k3", {}, dict(TP=2, DP=2, EP=1, ENGINES=2, FUSED_DECODE=0)),  # dense and shared MLPs whole
     ("sglang", "qwen3-0.6b", dict(L=5), dict(TP=2, PP=3, ENGINES=2)),            # 1 2 2 layers, the head sent

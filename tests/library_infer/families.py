@@ -139,9 +139,13 @@ class Mamba:
         c, (rank, size) = self.c, self.attn
         inner, heads = (c["MH"] * c["MD"], 0, False), (c["MH"], 0, False)
         group = loaders.group_section(c["MG"], c["MN"], size)
-        for name, sections in (("in_proj.weight", [inner, inner, group, group, heads]),
-                               ("conv1d.weight", [inner, group, group]), ("conv1d.bias", [inner, group, group])):
-            self.put(f"{to}.{name}", loaders.mamba_sections(self.w[f"{hf}.{name}"], sections, rank, size))
+        projected, sections = self.w[f"{hf}.in_proj.weight"], [inner, inner, group, group, heads]
+        if self.way.get("SPLIT_GATE"):            # _split_fused_in_proj_weight
+            self.put(f"{to}.gate_proj.weight", column(projected[: c["MH"] * c["MD"]], rank, size))
+            projected, sections = projected[c["MH"] * c["MD"] :], sections[1:]
+        self.put(f"{to}.in_proj.weight", loaders.mamba_sections(projected, sections, rank, size))
+        for name in ("conv1d.weight", "conv1d.bias"):
+            self.put(f"{to}.{name}", loaders.mamba_sections(self.w[f"{hf}.{name}"], [inner, group, group], rank, size))
         self.put(f"{to}.A", loaders.minus_exp(column(self.w[f"{hf}.A_log"], rank, size)))
         self.put(f"{to}.D", loaders.bf16_of_f32(column(self.w[f"{hf}.D"], rank, size)))
         for n in ("dt_bias", "norm.weight"):
@@ -193,6 +197,13 @@ class Kda:
 
 class VllmKda(Kda, Vllm):
     block, dense_as_shared = "block_sparse_moe", True
+
+    def expert_rows(self):
+        """KimiMoE pads an expert's rows for TP ranks, however many then cut it."""
+        tp, rows = self.way["TP"], self.c["I"]
+        least = self.way["MIN_ROWS"]
+        padded = least * tp if tp > 1 and rows // tp < least else rows
+        return loaders.divide(padded, self.moe[1])
 
     def delta(self, a):
         c, (rank, size) = self.c, self.attn

@@ -118,16 +118,20 @@ def physical_map(table, index, count):
     return [table[index * each + i] for i in range(each)]
 
 
-def w13(gate, up, rank, size):
-    """One expert's part: w1 in the first half, w3 in the second. up is None without a gate."""
+def w13(gate, up, rank, size, padded=None):
+    """One expert's part: w1 in the first half, w3 in the second. up is None without a gate. A parameter may be larger
+    than what is loaded into each of its halves."""
     rows = divide(len(gate), size)
-    param = np.zeros(((1 if up is None else 2) * rows, gate.shape[1]), gate.dtype)
+    half = padded or rows
+    param = np.zeros(((1 if up is None else 2) * half, gate.shape[1]), gate.dtype)
     param[:rows] = narrow(gate, 0, rank * rows, rows)
     if up is not None:
-        param[rows:] = narrow(up, 0, rank * rows, rows)
+        param[half : half + rows] = narrow(up, 0, rank * rows, rows)
     return param
 
 
-def w2(down, rank, size):
+def w2(down, rank, size, padded=None):
     columns = divide(down.shape[1], size)
-    return narrow(down, 1, rank * columns, columns)
+    param = np.zeros((len(down), padded or columns), down.dtype)
+    param[:, :columns] = narrow(down, 1, rank * columns, columns)
+    return param
