@@ -38,6 +38,7 @@ INFER = {  # how each engine serves it
 SHARDED = {  # FSDP and flat buffers: the case of that suite whose sizes the engine can cut
     "qwen3-8b-fsdp2": (fsdp_test.LIKE, dict(DP=3)), "llama-3.1-8b-fsdp2": (fsdp_test.LIKE, dict(DP=3, REPLICAS=2)),
     "qwen3-30b-a3b-fsdp2": (fsdp_test.MOE | dict(I=8, Q=4), dict(DP=5)),
+    "qwen3-30b-a3b-fsdp2-ep": (fsdp_test.MOE | dict(I=8, Q=4, E=6), dict(DP=6, EP=2)),
     "qwen3-8b-fsdp2-tp": (fsdp_test.LIKE, dict(DP=3, TP=2)), "qwen3-8b-zero3": (fsdp_test.LIKE, dict(DP=4, REPLICAS=2)),
     "qwen3-8b-fsdp1": (fsdp_test.LIKE, dict(DP=3, REPLICAS=2)), "qwen3-8b-zero1": (fsdp_test.LIKE, dict(DP=6)),
     "qwen3-8b-megatron-fsdp": (fsdp_test.LIKE, dict(DP=8)),
@@ -70,7 +71,7 @@ def sharded_side(args, name):
     text = re.sub(r"(?m)^model .*$", 'model "small.yaml";', text)
     no = lambda n: False  # noqa: E731
     weights = catalogue.weights(catalogue.tensors(model), no, no, sum(name.encode()))
-    way = dict(REPLICAS=1, TP=1, FP32=0) | changes
+    way = dict(REPLICAS=1, TP=1, FP32=0, DIM=1) | changes
     defines = [f"-Dtrain.{p}={way[p]}" for p in re.findall(r"param (\w+) =", text)]
     return model, weights, rule(weights, way), text, defines
 
