@@ -106,6 +106,12 @@ class Rank:
                 self.to = f"{self.prefix}decoder.layers.{local}."
                 self.layer(layer)
             self.ends(vp)
+        if self.pp == way["PP"] - 1:
+            for depth in range(way.get("MTP_LAYERS", 0)):
+                self.to = f"{self.prefix}mtp.layers.{depth}."
+                self.prediction(c["L"] + depth)
+                self.to += "mtp_model_layer."
+                self.layer(c["L"] + depth)
 
     def col(self, name):
         return part(self.w[name], 0, self.tp, self.way["TP"])
@@ -130,7 +136,7 @@ class Rank:
 
         self.to = self.prefix
         last = self.pp == self.way["PP"] - 1 and vp == self.way["VPP"] - 1
-        if self.pp == 0 and vp == 0:
+        if self.pp == 0 and vp == 0 or last and self.way.get("MTP_LAYERS"):
             self.put("embedding.word_embeddings.weight", vocab(embed))
         if last:
             self.put(f"decoder.{final}.weight", self.w[norm])
@@ -217,6 +223,12 @@ class Gqa(Rank):
 class Mla(Gqa):
     def ends(self, vp):
         self.ends_of(vp, "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight", "final_layernorm")
+
+    def prediction(self, n):
+        """get_common_mapping_list with num_nextn_predict_layers; eh_proj is column parallel."""
+        for to, x in (("enorm", "enorm"), ("hnorm", "hnorm"), ("final_layernorm", "shared_head.norm")):
+            self.put(f"{to}.weight", self.w[f"model.layers.{n}.{x}.weight"])
+        self.put("eh_proj.weight", self.col(f"model.layers.{n}.eh_proj.weight"))
 
     def layer(self, n):
         hf, w = f"model.layers.{n}", self.w
@@ -402,7 +414,8 @@ def ranks(family, c, w, way):
 
 ATTENTION = ("linear_proj.", "linear_qkv.layer_norm_weight", "linear_qkv.weight", "q_layernorm.", "k_layernorm.")
 MODULES = ("embedding.", "decoder.layers.", *(f"self_attention.{x}" for x in ATTENTION),
-           "mlp.linear_fc1.layer_norm_weight", "mlp.linear_fc1.weight", "mlp.linear_fc2.", "decoder.final", "output_layer.")
+           "mlp.linear_fc1.layer_norm_weight", "mlp.linear_fc1.weight", "mlp.linear_fc2.",
+           "decoder.final", "output_layer.")
 
 
 def module_order(name):

@@ -14,7 +14,8 @@ import catalogue
 import megatron
 import moves
 
-COMMON = dict(TP=1, CP=1, DP=1, PP=1, VPP=1, EP=1, ETP=1, TP_PP_DP=0, PADV=4)
+COMMON = dict(TP=1, CP=1, DP=1, PP=1, VPP=1, EP=1, ETP=1, TP_PP_DP=0, PADV=4, split=("even",))
+COMMON |= dict(EXPERTS="each", MTP_LAYERS=0, QKV_DOWN=0, A_FP32=0, CONV="_", END=128)
 GQA = dict(H=8, V=70, D=4, I=24, Q=2, G=2, L=4)
 DENSE = GQA | dict(E=0)
 MOE = GQA | dict(E=4)
@@ -50,6 +51,7 @@ CASES = [  # layout, changed constants, way
     ("qwen3-235b-a22b", dict(L=12), dict(TP=2, CP=2, PP=3, VPP=2, EP=2, EXPERTS="local", split=("uneven", 4, 4))),
     ("deepseek-v3", dict(DENSE=2), {}),
     ("deepseek-v3", dict(DENSE=2, L=7, E=8), dict(DP=4, EP=4, PP=4, split=("uneven", 2, 1))),
+    ("deepseek-v3", dict(MTP=2), dict(TP=2, DP=2, PP=2, VPP=2, EP=2, MTP_LAYERS=1, split=("layout", "Et|tt|t|tmL"))),
     ("kimi-k2", {}, dict(TP=4, DP=2, EP=4, ETP=2, QKV_DOWN=1, EXPERTS="grouped")),
     ("kimi-k2", dict(E=6), dict(TP=2, PP=5, EP=2, PADV=16)),
     ("qwen3.5-397b-a17b", {}, dict(A_FP32=1)),
@@ -87,12 +89,12 @@ def check(args, name, constants, changes):
     model = name.removesuffix("-zero1")
     family, small = FAMILIES[model]
     small = catalogue.read(args.library / "models" / f"{model}.yaml", small | constants)
-    way = COMMON | dict(EXPERTS="each", QKV_DOWN=0, A_FP32=0, CONV="_", END=128, split=("even",)) | changes
+    way = COMMON | changes
     text, params = layout(args, name, way)
     weights = catalogue.weights(catalogue.tensors(small), family.coarse, family.near_one, sum(name.encode()))
     c = small["constants"]
     ranks = (megatron.ranks if model == name else megatron.distributed_optimizer)(family, c, weights, way)
-    untrained = f"model.layers.{c['L']}."         # multi-token prediction
+    untrained = tuple(f"model.layers.{n}." for n in range(c["L"] + way["MTP_LAYERS"], c["L"] + c.get("MTP", 0)))
     partly = {n: np.zeros_like(a) for n, a in weights.items() if n.startswith(untrained)}
     for n, array in weights.items():
         if n.endswith("self_attn.A_log"):
