@@ -28,6 +28,7 @@ CASES = [  # engine, layout, changed constants, way
     ("vllm", "qwen3-235b-a22b", {}, dict(TP=2, EP=1, slots=[[0, 1, 1, 2, 3, 0], [3, 2, 1, 0, 3, 3]] * 2)),  # by layer
     ("vllm", "deepseek-v3", {}, dict(TP=4)),
     ("vllm", "deepseek-v3", dict(E=7), dict(TP=2, DP=2, EP=1, placement="round_robin(4)")),
+    ("vllm", "deepseek-v3", dict(MTP=2), dict(TP=2, DP=2, EP=1, PP=2, DRAFTER=1)),
     ("vllm", "kimi-k2", dict(E=6), dict(TP=4, EP=1, ENGINES=2, PP=2)),
     ("vllm", "qwen3.5-397b-a17b", {}, {}),
     ("vllm", "qwen3.5-397b-a17b", {}, dict(TP=4, ENGINES=2)),

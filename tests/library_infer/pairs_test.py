@@ -35,6 +35,8 @@ INFER = {  # how each engine serves it
     "mamba": (dict(TP=2, DP=2, EP=1), dict(TP=4, DP=2, EP=2)),
     "kda": (dict(TP=2, DP=2, EP=1), dict(TP=4, DP=2, EP=4)),
 }
+DRAFTED = (dict(TP=2, DP=2, PP=2, VPP=2, EP=2, MTP_LAYERS=1, split=("layout", "Et|tt|t|tmL")),
+           dict(TP=2, DP=2, EP=1, DRAFTER=1))      # DeepSeek-V3 with its layer for multi-token prediction
 SHARDED = {  # FSDP and flat buffers: the case of that suite whose sizes the engine can cut
     "qwen3-8b-fsdp2": (fsdp_test.LIKE, dict(DP=3)), "llama-3.1-8b-fsdp2": (fsdp_test.LIKE, dict(DP=3, REPLICAS=2)),
     "qwen3-30b-a3b-fsdp2": (fsdp_test.MOE | dict(I=8, Q=4), dict(DP=5)),
@@ -45,13 +47,13 @@ SHARDED = {  # FSDP and flat buffers: the case of that suite whose sizes the eng
 }
 
 
-def megatron_side(args, name):
+def megatron_side(args, name, changes=None):
     """Catalogue, weights, what each rank holds, the layout's text, its parameters."""
     base = name.removesuffix("-zero1")
     family, _ = megatron_test.FAMILIES[base]
     kind, constants = small.MODELS[base]
     model = catalogue.read(args.library / "models" / f"{base}.yaml", constants)
-    way = megatron_test.COMMON | TRAIN["dense" if constants.get("E") == 0 else kind]
+    way = megatron_test.COMMON | (changes or TRAIN["dense" if constants.get("E") == 0 else kind])
     text, params = megatron_test.layout(args, name, way)
     weights = catalogue.weights(catalogue.tensors(model), family.coarse, family.near_one, sum(name.encode()))
     for n, array in weights.items():
@@ -106,6 +108,10 @@ def main():
         kind, constants = small.MODELS[base]
         ways = INFER["dense" if constants.get("E") == 0 else kind]
         check(args, "megatron", name, base, megatron_side(args, name), dict(zip(("vllm", "sglang"), ways)))
+    if args.only in "deepseek-v3":
+        train, infer = DRAFTED
+        check(args, "megatron", "drafted deepseek-v3", "deepseek-v3", megatron_side(args, "deepseek-v3", train),
+              {"vllm": infer})
     for name in filter(lambda n: args.only in n, SHARDED):
         base = {c[0]: c[1] for c in fsdp_test.CASES}[name]
         one = dict(DP=3, EP=1), dict(TP=2, EP=1)
