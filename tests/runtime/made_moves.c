@@ -137,12 +137,12 @@ static uint64_t add_relay_bodies(struct maker *m, const struct move *source, str
   return elems;
 }
 
-/* A body whole or in parts, in any order. Returns bytes. */
+/* A body whole or in parts, in any order unless `ordered`. Returns bytes. */
 static uint64_t add_parts(struct maker *m, struct rank *from, struct rank *to, uint64_t elems, uint64_t wire,
-                          bool whole) {
-  uint64_t cut = !whole && elems > 1 && pick(m, 0, 2) == 0 ? pick(m, 1, elems - 1) : 0;
+                          bool ordered) {
+  uint64_t cut = elems > 1 && pick(m, 0, 2) == 0 ? pick(m, 1, elems - 1) : 0;
   uint64_t a = from->bodies.count - 1, b = to->bodies.count - 1;
-  uint64_t first = pick(m, 0, 1) ? cut : 0; /* the second half may go first */
+  uint64_t first = !ordered && pick(m, 0, 1) ? cut : 0; /* the second half may go first */
   if (cut == 0 || first == cut) {
     ADD(&from->parts, struct rsp_part, a, first, elems);
     ADD(&to->parts, struct rsp_part, b, first, elems);
@@ -163,7 +163,7 @@ static void place_staging(struct maker *m, struct rank *rank, struct rsp_stream 
   stream->slots = keep ? (uint32_t)rsp_stream_rounds(stream) + 1 : (uint32_t)pick(m, 2, 3);
   stream->stage_off = rank->staging;
   uint64_t message = stream->bytes < stream->quantum ? stream->bytes : stream->quantum;
-  stream->slot_stride = (message + 7) / 8 * 8;
+  stream->slot_stride = (message + 7) / 8 * 8 + 8 * pick(m, 0, 2);
   rank->staging += stream->slots * stream->slot_stride;
 }
 

@@ -10,47 +10,6 @@
 #include "tests/runtime/made.h"
 #include "tests/runtime/replay.h"
 
-static void check_players(const struct player *players, uint32_t world, uint64_t version, uint64_t seed) {
-  for (uint32_t r = 0; r < world; r++) {
-    const struct player *p = &players[r];
-    CHECK(p->opened == RESHARD_OK && p->prepared == RESHARD_OK && p->refitted == RESHARD_OK, "seed %llu rank %u: %s",
-          (unsigned long long)seed, r, p->fault.what);
-    CHECK(p->version == version, "seed %llu rank %u: version %llu", (unsigned long long)seed, r,
-          (unsigned long long)p->version);
-  }
-}
-
-static void one_mode(const void *bytes, size_t size, enum reshard_mode mode, uint64_t delay_seed, uint64_t seed) {
-  struct stage stage;
-  stage_open(&stage, bytes, size);
-  stage_fill(&stage, seed);
-  struct reshard_plan *plan;
-  struct reshard_host_group *group;
-  CHECK(reshard_open_memory(bytes, size, &plan, NULL) == RESHARD_OK, "open");
-  uint32_t world = stage.plan.header->world;
-  CHECK(reshard_host_group_new(world, &group) == RESHARD_OK, "group");
-  struct player *players = calloc(world, sizeof *players);
-  CHECK(players, "memory");
-  for (uint32_t pass = 0; pass < 2; pass++) {
-    if (pass > 0) stage_fill(&stage, seed + 77);
-    players_init(players, &stage, plan, group, mode);
-    for (uint32_t r = 0; r < world; r++) {
-      players[r].config.delay_seed = delay_seed;
-      players[r].config.flags = delay_seed ? RESHARD_GUARD : 0;
-      players[r].refits = 1 + pass;
-    }
-    play(players, world);
-    check_players(players, world, 1 + pass, seed);
-    const char *wrong = stage_check(&stage);
-    CHECK(!wrong, "seed %llu, %s, pass %u: %s", (unsigned long long)seed, mode == RESHARD_FUSED ? "fused" : "staged",
-          pass, wrong);
-  }
-  free(players);
-  reshard_host_group_free(group);
-  reshard_close(plan);
-  stage_close(&stage);
-}
-
 /* What the plans have had: a suite without one of these would be blind to it. */
 static uint64_t staged, direct, self, relays, padded, converted, over_buffers;
 
@@ -96,9 +55,9 @@ static void one_plan(uint64_t seed) {
   size_t size;
   void *bytes = made_plan(&options, &size);
   count_kinds(bytes, size);
-  one_mode(bytes, size, RESHARD_FUSED, 0, seed);
-  one_mode(bytes, size, RESHARD_STAGED, 0, seed);
-  one_mode(bytes, size, RESHARD_STAGED, seed + 1, seed);
+  replay_plan(bytes, size, RESHARD_FUSED, 0, seed);
+  replay_plan(bytes, size, RESHARD_STAGED, 0, seed);
+  replay_plan(bytes, size, RESHARD_STAGED, seed + 1, seed);
   free(bytes);
 }
 
@@ -106,8 +65,8 @@ static void tiny(void) {
   void *bytes;
   size_t size;
   CHECK(tiny_plan(&bytes, &size), "tiny");
-  one_mode(bytes, size, RESHARD_FUSED, 0, 5);
-  for (uint64_t seed = 0; seed < 20; seed++) one_mode(bytes, size, RESHARD_STAGED, seed, 5);
+  replay_plan(bytes, size, RESHARD_FUSED, 0, 5);
+  for (uint64_t seed = 0; seed < 20; seed++) replay_plan(bytes, size, RESHARD_STAGED, seed, 5);
   free(bytes);
 }
 
@@ -134,20 +93,10 @@ static void self_relay(void) {
   void *bytes;
   size_t size;
   CHECK(tiny_build(tiny, &bytes, &size), "build");
-  one_mode(bytes, size, RESHARD_FUSED, 0, 6);
-  for (uint64_t seed = 0; seed < 20; seed++) one_mode(bytes, size, RESHARD_STAGED, seed, 6);
+  replay_plan(bytes, size, RESHARD_FUSED, 0, 6);
+  for (uint64_t seed = 0; seed < 20; seed++) replay_plan(bytes, size, RESHARD_STAGED, seed, 6);
   free(bytes);
   free(tiny);
-}
-
-/* Buffers of megabytes: copies are made in pieces, by any rank, past the caches. */
-static void large(uint64_t seed) {
-  struct made_options options = {
-      .seed = seed, .train = 3, .infer = 2, .groups = 2, .buffers = 2, .rows = 800, .columns = 900};
-  size_t size;
-  void *bytes = made_plan(&options, &size);
-  one_mode(bytes, size, RESHARD_FUSED, 0, seed);
-  free(bytes);
 }
 
 /* One context, a thousand refits. */
@@ -166,13 +115,13 @@ static void many(enum reshard_mode mode) {
   players_init(players, &stage, plan, group, mode);
   for (uint32_t r = 0; r < TINY_WORLD; r++) players[r].refits = 1000;
   play(players, TINY_WORLD);
-  check_players(players, TINY_WORLD, 1000, 9);
+  players_check(players, TINY_WORLD, 1000, 9);
   CHECK(!stage_check(&stage), "%s", stage_check(&stage));
   /* And a thousand contexts of one refit each, in one group. */
   for (uint32_t i = 0; i < 1000; i++) {
     players_init(players, &stage, plan, group, mode);
     play(players, TINY_WORLD);
-    check_players(players, TINY_WORLD, 1, i);
+    players_check(players, TINY_WORLD, 1, i);
   }
   reshard_host_group_free(group);
   reshard_close(plan);
@@ -185,7 +134,6 @@ int main(int argc, char **argv) {
   tiny();
   self_relay();
   for (uint64_t seed = first; seed < first + plans; seed++) one_plan(seed);
-  for (uint64_t seed = first; seed < first + 5; seed++) large(seed);
   many(RESHARD_FUSED);
   many(RESHARD_STAGED);
   printf("%llu plans: streams: %llu staged, %llu direct, %llu self; descriptors: %llu relays, %llu converting; %llu "

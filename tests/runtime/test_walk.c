@@ -125,6 +125,25 @@ static void walk(uint64_t seed) {
   }
 }
 
+/* Cursors at any byte give what walking there gives, forwards, backwards and past what was sought before. */
+static void seeks(uint64_t seed) {
+  struct small s;
+  make_small(&seed, &s);
+  point(&s);
+  struct rsr_seek seek = {0};
+  struct rsr_cursor walked, sought;
+  for (int i = 0; i < 12; i++) {
+    uint64_t byte = 2 * random_in(&seed, 0, s.stream.bytes / 2 - 1);
+    walked = rsr_cursor_at_start(&s.stream);
+    for (uint64_t left = byte; left > 0;) left -= rsr_take(&s.program, &walked, left).bytes;
+    CHECK(rsr_seek(&s.program, &s.stream, byte, &seek, &sought), "byte %llu", (unsigned long long)byte);
+    struct rsr_span a = rsr_take(&s.program, &walked, 20), b = rsr_take(&s.program, &sought, 20);
+    CHECK(a.desc == b.desc && a.first == b.first && a.end == b.end, "byte %llu", (unsigned long long)byte);
+  }
+  CHECK(!rsr_seek(&s.program, &s.stream, s.stream.bytes, &seek, &sought), "past the end");
+  CHECK(!rsr_seek(&s.program, &s.stream, 1, &seek, &sought), "inside an element");
+}
+
 static void shapes(void) {
   uint64_t seed = 5;
   struct small a, b;
@@ -166,6 +185,9 @@ static void shapes(void) {
 int main(int argc, char **argv) {
   uint64_t cases = argc > 1 ? strtoull(argv[1], NULL, 10) : 20000;
   shapes();
-  for (uint64_t seed = 1; seed <= cases; seed++) walk(seed);
+  for (uint64_t seed = 1; seed <= cases; seed++) {
+    walk(seed);
+    seeks(seed);
+  }
   return 0;
 }
