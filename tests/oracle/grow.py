@@ -89,7 +89,7 @@ class Grower:
             v = self.leaf()
         if v is None:
             return None
-        for _ in range(self.rng.choice([0, 1, 1, 1, 2, 2, 3])):
+        for _ in range(self.rng.choice([0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 6])):
             v = self.step(v) or v
         return v
 

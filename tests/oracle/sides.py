@@ -232,7 +232,7 @@ class SideGen:
                 sc.stated = True
         if not v:
             return
-        for _ in range(self.rng.choice([0, 1, 1, 2, 3])):
+        for _ in range(self.rng.choice([0, 1, 1, 1, 2, 2, 3, 3, 6])):
             v = gr.step(v) or v
         if self.rng.random() < 0.3 and v.shapes[0] and not self.plain:
             k = self.rng.randrange(len(v.shapes[0]))
