@@ -9,7 +9,7 @@ from torch import nn
 
 
 def parameter(*shape, dtype=torch.float32, **attributes):
-    p = nn.Parameter(torch.empty(*shape, dtype=dtype), requires_grad=False)
+    p = nn.Parameter(torch.empty(shape, dtype=dtype), requires_grad=False)
     for name, value in attributes.items():
         setattr(p, name, value)
     return p

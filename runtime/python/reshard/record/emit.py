@@ -14,6 +14,7 @@ from .tree import Node, merge, render
 WIDER = {"f16": ("f32", "f64"), "bf16": ("f32", "f64"), "f32": ("f64",), "f8e4m3": ("f16", "bf16", "f32", "f64"),
          "f8e5m2": ("f16", "bf16", "f32", "f64")}
 FLOATS = ("f16", "bf16", "f32")
+UNROLLED = 4096  # parts of a value that are written one by one
 
 
 class Unwritable(Exception):
@@ -29,6 +30,17 @@ def _leaf(piece_shape, src, steps, tensor):
         if t == 0 and n > 1:  # the same elements n times
             inner = _leaf(piece_shape[:k] + (1,) + piece_shape[k + 1:], src, steps, tensor)
             return Node.cat(k, [inner] * n)
+    try:
+        return _view(piece_shape, src, steps, tensor)
+    except Tangled:  # steps that do not divide: one by one along the largest
+        k = max(range(len(steps)), key=lambda k: steps[k] * (piece_shape[k] > 1))
+        if not 1 < piece_shape[k] <= UNROLLED:
+            raise
+        one = piece_shape[:k] + (1,) + piece_shape[k + 1:]
+        return Node.cat(k, [_leaf(one, src + i * steps[k], steps, tensor) for i in range(piece_shape[k])])
+
+
+def _view(piece_shape, src, steps, tensor):
     name, shape = tensor
     loops = [(n, t, k) for k, (n, t) in enumerate(zip(piece_shape, steps)) if n > 1]
     places = _places(shape, src, loops)
@@ -103,10 +115,11 @@ class _Builder:
         self.name, self.dtype, self.shape, self.pieces = buffer
 
     def tree(self):
-        places = self._buffer_places()
         total = _size(self.shape)
-        if total % places[-1]:
-            raise Unwritable(f"buffer '{self.name}': pieces at strides {places} in {list(self.shape)}")
+        places = self._buffer_places()
+        while places is None or total % places[-1]:
+            self._unroll()
+            places = self._buffer_places()
         view = [b // a for a, b in zip(places, places[1:])] + [total // places[-1]]
         items = []
         for p in self.pieces:
@@ -124,7 +137,18 @@ class _Builder:
             places = radix(candidate)
             if places is not None:
                 return places
-        raise Unwritable(f"buffer '{self.name}': pieces at strides {sorted(strides)}, which do not divide one another")
+        return None
+
+    def _unroll(self):
+        """The loops with the largest stride as pieces of their own: the others may divide one another."""
+        top = max(d for p in self.pieces for _, d, _ in p.loops)
+        out = []
+        for p in self.pieces:
+            n, d, s = p.loops[0] if p.loops else (1, 0, 0)
+            out += [Piece(p.dst + i * d, p.loops[1:], p.source, p.src + i * s, p.via) for i in range(n)] if d == top else [p]
+        if len(out) > UNROLLED:
+            raise Unwritable(f"buffer '{self.name}' of shape {list(self.shape)}: pieces at stride {top} do not line up with the others")
+        self.pieces = out
 
     @staticmethod
     def _crosses(p, stride):
@@ -267,9 +291,12 @@ def layout(recordings, axis="tp", title=None):
         dtypes = {d for d, _ in by_rank.values()}
         trees = [by_rank[r][1] for r in range(world)] if len(by_rank) == world and len(dtypes) == 1 else None
         one = merge(trees, axis) if trees else None
+        read = [n for _, tree in by_rank.values() for n in tree.tensors()]
+        if not read:
+            continue
+        pad_tensor = (read[0], tensors[read[0]][1])
         for rank, (dtype, tree) in ([(None, (dtypes.pop(), one))] if one else by_rank.items()):
-            sources = {tensors[n][0] for n in tree.tensors()}
-            pad_tensor = next(((n, tensors[n][1]) for n in tree.tensors() if _size(tensors[n][1])), None)
+            sources = {tensors[n][0] for n in tree.tensors() or read[:1]}
             text = _buffer(name, dtype, tree, sources != {dtype}, pad_tensor)
             (shared if one else single.setdefault(rank, [])).append((name, text))
     lines = ["# SPDX-License-Identifier: Apache-2.0" if title is None else f"# {title}",
@@ -280,8 +307,9 @@ def layout(recordings, axis="tp", title=None):
     lines += ["on m {"] + indent(Loops().fold(shared)) + ["}"] if shared else []
     lines += _per_rank(single, axis, world)
     lines += _skips(tensors, used)
-    for name, why in recordings[0].unloaded:
-        lines.append(f"# not here: {quote(name)}: {why}")
+    written = {name for name, _ in shared} | {name for rows in single.values() for name, _ in rows}
+    unloaded = {name: why for r in recordings for name, why in r.unloaded if name not in written}
+    lines += [f"# not here: {quote(name)}: {why}" for name, why in unloaded.items()]
     return "\n".join(lines) + "\n"
 
 

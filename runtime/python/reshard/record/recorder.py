@@ -351,9 +351,9 @@ class Recorder(TorchDispatchMode):
                 return int(value != 0)
             if not isinstance(value, torch.Tensor):
                 return value
-            if not self._tracked(value) and value.device.type == "meta":
+            if not self._tracked(value) and value.device.type == "meta" and not value.dtype.is_floating_point and value is not args[0]:
                 raise Untraced(f"{func} at {_place()}: an index without values")
-            if not self._tracked(value) and not value.dtype.is_floating_point:
+            if not self._tracked(value) and value.device.type != "meta" and not value.dtype.is_floating_point:
                 return value
             if value.numel() > PROBE_LIMIT:
                 raise Untraced(f"{func} at {_place()}: over {PROBE_LIMIT} elements")
@@ -414,14 +414,15 @@ class Recorder(TorchDispatchMode):
             untraced += [f"parameter '{name}' holds the result of {op}, which moves more than elements" for op in opaque]
             if where in seen and tensor.numel():
                 unloaded.append((name, f"the same memory as {seen[where]}"))
-            elif not any(p.source[0] == "tensor" for p in pieces):
-                if not opaque:
+            elif not opaque:
+                loaded = any(p.source[0] == "tensor" for p in pieces)
+                if not loaded:
                     unloaded.append((name, "nothing of the checkpoint goes there"))
-            else:
-                seen[where] = name
-                order = sorted(range(tensor.dim()), key=lambda d: -tensor.stride(d))
-                shape = tuple(tensor.shape[d] for d in order)
-                buffers.append((name, WORDS[torch_name(tensor.dtype)], shape, pieces))
+                if loaded or any(p.source == ("fill", 0) for p in pieces):  # zeros: perhaps a part that is all padding
+                    seen[where] = name
+                    order = sorted(range(tensor.dim()), key=lambda d: -tensor.stride(d))
+                    shape = tuple(tensor.shape[d] for d in order)
+                    buffers.append((name, WORDS[torch_name(tensor.dtype)], shape, pieces))
         if untraced:
             raise Untraced("\n".join(untraced))
         return Recording(rank, world, dict(self._sources), buffers, unloaded)

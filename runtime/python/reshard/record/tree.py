@@ -127,13 +127,12 @@ def _even(nodes, axis):
     parts = [_part(n) for n in nodes]
     if None in parts or any(p[0] != parts[0][0] or p[1] != parts[0][1] for p in parts) or any(n.kind != "slice" for n in nodes):
         return None
-    whole, k, _, size, _ = parts[0]
-    world, full = len(nodes), whole.shape[k]
-    if whole.cuts() or any(p[3] != size for p in parts) or not size or full % size or world % (full // size):
+    whole, k, base, size, _ = parts[0]
+    world = len(nodes)
+    share = next((r for r, p in enumerate(parts) if p[2] != base), world)
+    if whole.cuts() or world % share or any(p[2:4] != (base + r // share * size, size) for r, p in enumerate(parts)):
         return None
-    share = world // (full // size)
-    if any(p[2] != r // share * size for r, p in enumerate(parts)):
-        return None
+    whole = whole.slice(k, base, base + world // share * size)  # all of it, as a rule
     return Node("cut", nodes[0].shape, (k, axis, f"share({share})" if share > 1 else "", None), (whole,))
 
 
@@ -145,6 +144,8 @@ def _padded(nodes, axis):
         return None
     whole, k = known[0][0], known[0][1]
     size, full = nodes[0].shape[k], whole.shape[k]
+    if size * len(nodes) <= full:
+        return None
     for r, p in enumerate(parts):
         real = max(0, min(size, full - r * size))
         if p == "zeros":
