@@ -11,7 +11,7 @@
 static enum reshard_status run_refit(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   rsr_fault_clear(fault);
-  if (!rsr_host_enter(host->group, host->epoch)) {
+  if (!rsr_host_enter(host)) {
     if (atomic_load(&host->group->aborted)) return rsr_host_aborted(host->group, fault);
     return rsr_fault(fault, RESHARD_PEER_FAILED,
                      "a rank has closed or prepared its context again since this one was prepared; "
@@ -108,6 +108,7 @@ static void leave_seat(struct reshard_context *context) {
   struct reshard_host_group *group = rsr_host_of(context)->group;
   pthread_mutex_lock(&group->lock);
   rsr_host_of(context)->station->member = NULL;
+  atomic_store(&rsr_host_of(context)->station->opened, 0); /* nobody looks for the member any more */
   pthread_mutex_unlock(&group->lock);
 }
 
@@ -148,13 +149,18 @@ static enum reshard_status host_open(struct reshard_context *context, struct res
   return status;
 }
 
-static void host_reset(struct reshard_context *context) {
+static void unlink_ranks(struct reshard_context *context, bool closes) {
   struct rsr_host *host = rsr_host_of(context);
-  rsr_host_end_epoch(host->group);
+  rsr_host_end_epoch(host->group, closes);
   rsr_staged_reset(host);
   rsr_fused_reset(host);
 }
 
+static void host_reset(struct reshard_context *context) {
+  unlink_ranks(context, false);
+}
+
+/* Peers that run still look here: the seat is left when they have ended. */
 static void host_close(struct reshard_context *context) {
   struct rsr_host *host = rsr_host_of(context);
   pthread_mutex_lock(&host->lock);
@@ -163,14 +169,17 @@ static void host_close(struct reshard_context *context) {
   while (host->wanted) pthread_cond_wait(&host->changed, &host->lock);
   pthread_mutex_unlock(&host->lock);
   pthread_join(host->thread, NULL);
+  unlink_ranks(context, true);
   leave_seat(context);
-  host_reset(context);
   free_host(context);
 }
 
 static enum reshard_status host_prepare(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   uint64_t seed = context->config.delay_seed;
+  pthread_mutex_lock(&host->group->lock);
+  host->closed = host->group->closed;
+  pthread_mutex_unlock(&host->group->lock);
   host->random = seed == 0 ? 0 : (seed * 0x9e3779b97f4a7c15ull + context->world_rank) | 1;
   return context->config.mode == RESHARD_STAGED ? rsr_staged_prepare(context, fault)
                                                 : rsr_fused_prepare(context, fault);
@@ -182,7 +191,7 @@ static enum reshard_status host_link(struct reshard_context *context, struct res
   host->refit = 0;
   atomic_store(&host->station->begun, 0);
   atomic_store(&host->station->opened, 0);
-  if (!rsr_host_enter(host->group, host->epoch)) {
+  if (!rsr_host_enter(host)) {
     if (atomic_load(&host->group->aborted)) return rsr_host_aborted(host->group, fault);
     return rsr_fault(fault, RESHARD_PEER_FAILED, "prepare: another rank has closed its context");
   }

@@ -175,11 +175,56 @@ static void swap_plans(enum reshard_mode mode) {
   free(tiny);
 }
 
+/* A control channel of the caller's: an array behind a barrier, which fails from the third call on if told so. */
+static struct {
+  pthread_barrier_t barrier;
+  unsigned char words[TINY_WORLD * 4096];
+  int calls[TINY_WORLD], most;
+} channel;
+
+static int gather(void *user, const void *mine, size_t bytes, void *all, double timeout_seconds) {
+  const struct player *p = user;
+  if (channel.calls[p->rank]++ >= channel.most || bytes > 4096 || timeout_seconds != 20) return 7;
+  memcpy(channel.words + p->rank * bytes, mine, bytes);
+  pthread_barrier_wait(&channel.barrier);
+  memcpy(all, channel.words, TINY_WORLD * bytes);
+  pthread_barrier_wait(&channel.barrier);
+  return 0;
+}
+
+static void own_channel(enum reshard_mode mode, int calls, uint64_t version) {
+  struct scene s;
+  scene_open(&s, mode, 20);
+  memset(&channel, 0, sizeof channel);
+  channel.most = calls;
+  pthread_barrier_init(&channel.barrier, NULL, TINY_WORLD);
+  for (uint32_t r = 0; r < TINY_WORLD; r++) {
+    s.players[r].config.all_gather = gather;
+    s.players[r].config.all_gather_user = &s.players[r];
+    s.players[r].refits = 3;
+  }
+  play(s.players, TINY_WORLD);
+  for (uint32_t r = 0; r < TINY_WORLD; r++) {
+    CHECK(s.players[r].version == version, "rank %u: %s", r, s.players[r].fault.what);
+    if (version == 3) continue;
+    /* A rank may see that another has given up and closed before it fails itself. */
+    enum reshard_status status = s.players[r].fault.status;
+    CHECK(status == RESHARD_TIMEOUT || status == RESHARD_PEER_FAILED, "rank %u: %d", r, (int)status);
+    if (status == RESHARD_TIMEOUT) says(&s.players[r], "all-gather failed with 7");
+  }
+  pthread_barrier_destroy(&channel.barrier);
+  scene_close(&s);
+}
+
 int main(void) {
   binds();
   unbound();
   steps();
   arguments();
+  for (int calls = 0; calls <= 6; calls++) { /* opening is one, preparing two, waiting one */
+    own_channel(RESHARD_STAGED, calls, calls < 4 ? 0 : (uint64_t)calls - 3);
+    own_channel(RESHARD_FUSED, calls, calls < 4 ? 0 : (uint64_t)calls - 3);
+  }
   swap_plans(RESHARD_STAGED);
   swap_plans(RESHARD_FUSED);
   return 0;
