@@ -13,6 +13,10 @@ sys.path.insert(0, str(ROOT / "runtime" / "python"))
 sys.dont_write_bytecode = True
 
 
+class Skip(Exception):
+    """A part of a test that cannot run here, and why."""
+
+
 def need(name):
     """The module, or the end of this test."""
     try:
@@ -31,6 +35,8 @@ def main(names):
         try:
             test()
             print(f"ok   {name}", flush=True)
+        except Skip as why:
+            print(f"skip {name}: {why}", flush=True)
         except Exception:
             failed += 1
             print(f"FAIL {name}", flush=True)

@@ -10,7 +10,7 @@
 
 Recording needs torch; writing and checking do not.
 """
-from .check import check
+from .checking import check
 from .emit import Unwritable, layout
 from .recording import Recording, headers
 

@@ -70,7 +70,7 @@ class Loops:
         for column in columns:
             values = [v for v, _ in column]
             step = values[1] - values[0] if len(values) > 1 else 0
-            if any(b - a != step for a, b in zip(values, values[1:])):
+            if any(b - a != step for a, b in zip(values, values[1:])) or (step < 0 and column[0][1] == "string"):
                 return None
             lines.append((values[0], step))
         low = next((a for (a, b), c in zip(lines, columns) if b == 1 and c[0][1] == "string"), 0)

@@ -13,7 +13,7 @@ from .emit import layout, read_elements
 from .text import Loops, indent, quote
 
 
-def _training(recordings):
+def checkpoint_layout(recordings):
     """Every tensor that the loader read, whole, on one rank."""
     tensors, used = recordings[0].tensors, read_elements(recordings)
     names = [n for n in tensors if n in used]
@@ -62,7 +62,7 @@ def check(path, recordings, options=()):
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         train, recorded = scratch / "checkpoint.layout", scratch / "recorded.layout"
-        train.write_text(_training(recordings))
+        train.write_text(checkpoint_layout(recordings))
         recorded.write_text(layout(recordings))
         done = tools.run("reshardc", train, recorded, "-o", scratch / "recorded.plan")
         if done.returncode:
