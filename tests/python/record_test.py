@@ -8,6 +8,8 @@ import contextlib
 import io
 import json
 import pathlib
+import re
+import shutil
 import sys
 import tempfile
 
@@ -171,7 +173,7 @@ def check_by_hand(sizes, recordings):
         hand = scratch / "hand.layout"
         for text, defines, status, says in (
                 (right, "TP=4", 0, "says what the loader does"),
-                (wrong, "TP=4", 1, "buffer 'layers.0.experts.w13_weight' on ranks 0, 1, 2, 3: it holds other elements"),
+                (wrong, "TP=4", 1, "buffer 'layers.0.experts.w13_weight' on ranks 0-3: it holds other elements"),
                 (right, "TP=2", 1, "the loader was recorded on 4 ranks, the layout has 2"),
                 (right.replace('  buffer "mamba.norm" = add("mamba.norm", 1.0);\n', 'skip "mamba.norm";\n'), "TP=4", 1, "skip"),
                 (right.replace("add(\"mamba.norm\", 1.0)", "add(\"mamba.norm\", 2.0)"), "TP=4", 1, "mamba.norm"),
@@ -186,6 +188,38 @@ def check_by_hand(sizes, recordings):
         files[0].write_text(json.dumps({"reshard-recording": 2}))
         status, out, err = run_command("check", hand, *files)
         assert status == 2 and "reads version 1" in err, err
+
+
+# ---- the library's own layout
+
+
+QWEN = dict(L=2, H=8, V=70, G=2, Q=2, D=4, I=8, E=4)
+
+
+def small_library(scratch):
+    """The library with Qwen3-30B-A3B at this size."""
+    shutil.copytree(support.ROOT / "plans" / "library", scratch / "library")
+    catalogue = scratch / "library" / "models" / "qwen3-30b-a3b.yaml"
+    text = catalogue.read_text()
+    for name, value in QWEN.items():
+        text, changed = re.subn(rf"(?m)^  {name}: \d+", f"  {name}: {value}", text)
+        assert changed == 1, name
+    catalogue.write_text(text)
+    return scratch / "library" / "vllm" / "qwen3-30b-a3b.layout"
+
+
+def test_library():
+    """plans/library/vllm says what a loader in vLLM's style does, at the same parallelism only."""
+    with tempfile.TemporaryDirectory() as scratch:
+        shipped = small_library(pathlib.Path(scratch))
+        for world, ep in ((1, 0), (2, 0), (4, 0), (2, 1), (4, 1)):
+            recordings = record_all(lambda rank: engine.Qwen(QWEN, rank, world, ep), lambda m, w: m.load_weights(w.items()),
+                                    engine.qwen_checkpoint(QWEN), world)
+            options = ("-D", "ENGINES=1", "-D", f"TP={world}", "-D")
+            assert recorder.check(shipped, recordings, options + (f"EP={ep}",)) == []
+            if world > 1:
+                found = recorder.check(shipped, recordings, options + (f"EP={1 - ep}",))
+                assert len(found) == 2 * QWEN["L"] and all("routed_experts.w" in f for f in found), found
 
 
 # ---- loaders of all kinds, on one parameter
