@@ -10,6 +10,7 @@ import json
 import pathlib
 import re
 import shutil
+import struct
 import sys
 import tempfile
 
@@ -253,6 +254,11 @@ def moved(m, w):
     m.p.data.copy_(w["w"].to("cuda:0", non_blocking=True).cuda() if m.p.is_meta else w["w"])
 
 
+@torch.inference_mode()
+def inference(m, w):
+    m.p.data.copy_(w["w"].t().contiguous().t())
+
+
 def twice(m, w):
     m.p.data.zero_()
     m.p.data.copy_(w["a"][:, :1].expand(4, 6))
@@ -295,6 +301,7 @@ CASES = [  # title, checkpoint, shape of p, loader
     ("pad", W, (10, 8), lambda m, w: m.p.data.copy_(torch.nn.functional.pad(w["w"], (0, 2, 0, 2)))),
     ("pad before", W, (10, 7), lambda m, w: m.p.data.copy_(torch.nn.functional.pad(w["w"], (1, 0, 2, 0)))),
     ("zeros and a slice", W, (10, 6), zeros_first),
+    ("flip", W, (8, 6), lambda m, w: m.p.data.copy_(w["w"].flip(0))),
     ("roll", W, (8, 6), lambda m, w: m.p.data.copy_(w["w"].roll(2, 0))),
     ("overwritten", AB, (4, 6), twice),
     ("assigned data", W, (8, 6), lambda m, w: set_(m, w["w"][2:6].clone())),
@@ -303,6 +310,9 @@ CASES = [  # title, checkpoint, shape of p, loader
     ("partly", W, (10, 6), lambda m, w: m.p.data[3:7].copy_(w["w"][:4])),
     ("diagonal", W, (6,), lambda m, w: m.p.data.copy_(w["w"].diagonal())),
     ("windows", W, (6, 3, 6), lambda m, w: m.p.data.copy_(w["w"].unfold(0, 3, 1).transpose(1, 2))),
+    ("bits and back", W, (8, 6), lambda m, w: m.p.data.view(torch.int32).copy_(w["w"].view(torch.int32))),
+    ("value of a fill", W, (8, 6), lambda m, w: m.p.data.copy_(w["w"][int(torch.zeros(1).item()):])),
+    ("inference mode", W, (8, 6), inference),
     ("foreach", AB, (4, 6), lambda m, w: torch._foreach_copy_([m.p.data], [w["b"]])),
 ]
 
@@ -356,6 +366,11 @@ def test_refused():
     refused("quantised", lambda m, w: m.p.data.copy_((w["w"] / 2).round()), ["parameter 'p'"], lost)
     hard = recorder.Unwritable
     refused("flip", lambda m, w: m.p.data.copy_(w["w"].half()), ["'p'", "f16", "rounded"], hard)
+    refused("exp in bf16", lambda m, w: m.p.data.copy_(-w["w"].exp()), ["'p'", "computed in bf16"], hard, {"w": ("bf16", (8, 6))})
+    refused("rounded twice", lambda m, w: m.p.data.copy_((w["w"].half() + 0.5)), ["'p'", "f16"], hard)
+    refused("bits", lambda m, w: m.p.data.copy_(w["w"].view(torch.int32)), ["'p'", "read as i32"], hard, dtype=torch.int32)
+    refused("other width", lambda m, w: m.p.data.copy_(w["w"].view(torch.int16)[:, :6]), ["float32 is viewed as int16"], lost)
+    refused("to f8", lambda m, w: m.p.data.copy_(w["w"]), ["'p'", "converted to f8e4m3"], hard, dtype=torch.float8_e4m3fn)
     refused("exp", lambda m, w: m.p.data.copy_(w["w"].exp()), ["'p'", "exp"], hard)
 
 
@@ -366,6 +381,48 @@ def test_overwritten_computation():
         m.p.data.copy_(w["w"] * 2)
         m.p.data.copy_(w["w"])
     check_loader("overwritten", lambda rank: One(8, 6), load, W, 1)
+
+
+def test_real_module():
+    """A module that has memory is recorded, too; its values stay as they are."""
+    module = One(8, 6)
+    module.p.data.fill_(5)
+    recording = recorder.record(module, lambda w: module.p.data.t().copy_(w["w"].t()), W)
+    assert 'buffer "p" = "w";' in recorder.layout([recording]) and (module.p == 5).all()
+
+
+ENGINE_FILE = """
+import engine
+def make(rank, world):
+    module = engine.Engine(engine.SIZES, rank, world)
+    return module, lambda w: module.load_weights(w.items())
+def lossy(rank, world):
+    module, load = make(rank, world)
+    def run(w):
+        load(w)
+        module.layers[1].norm.data.copy_(w["layers.1.norm"].softmax(0))
+    return module, run
+"""
+
+
+def test_command():
+    """`run` on a checkpoint's headers, `write` of what it kept; what cannot be traced ends with status 1 and its name."""
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        names = {n: {"dtype": d.upper(), "shape": list(s), "data_offsets": [0, 0]} for n, (d, s) in engine.checkpoint(engine.SIZES).items()}
+        header = json.dumps(names).encode()
+        (scratch / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+        (scratch / "my.py").write_text(ENGINE_FILE)
+        run = lambda name, *a: run_command("run", f"{scratch / 'my.py'}:{name}", "--checkpoint", scratch, "--world", 2, *a)
+        status, out, err = run("make", "-o", scratch / "i.layout", "--save", scratch)
+        assert status == 0, err
+        status, out, err = run_command("write", scratch / "rank0.json", scratch / "rank1.json")
+        assert status == 0 and out == (scratch / "i.layout").read_text() and "@tp" in out, err
+        status, out, err = run("lossy")
+        assert status == 1 and "parameter 'layers.1.norm'" in err and "softmax" in err and "my.py:" in err, err
+        assert run("nothing")[0] == 2
+        done = tools.run("reshard", "layout", "check", scratch / "i.layout", scratch / "i.layout")
+        assert done.returncode == 0, done.stderr
 
 
 class Block(torch.nn.Module):

@@ -204,17 +204,24 @@ class _Builder:
         """cast, neg_exp, add: if that is what was done, rounded once."""
         def refuse(why):
             raise Unwritable(f"buffer '{self.name}': tensor '{p.source[1]}' {why}; the language says cast, neg_exp and add, "
-                             "rounded once")
-        kinds = [v for v in p.via if v[0] != "to"]
-        at, exact = dtype, True
-        for step in p.via:
-            if step[0] == "to":
-                if not exact:
-                    refuse(f"is rounded to {at} on its way to {step[1]}")
-                exact = step[1] == at or step[1] in WIDER.get(at, ()) or (exact and self._still_exact(dtype, step[1]))
+                             "computed in f32, rounded once")
+        at, rounded, kinds = dtype, False, []
+        for step in _without_detours(dtype, p.via):
+            if step[0] == "bits":
+                refuse(f"is read as {step[1]}, without conversion")
+            elif step[0] == "to":
+                exact = step[1] in WIDER.get(at, ()) or not kinds and (step[1] == dtype or step[1] in WIDER.get(dtype, ()))
+                if step[1] != at and not exact or rounded:
+                    rounded = True
+                    if step[1] != self.dtype or at not in FLOATS + ("f64",):
+                        refuse(f"is rounded to {step[1] if at == dtype or kinds else at} on its way to {self.dtype}")
                 at = step[1]
-            elif step[0] in ("exp", "add") and at not in FLOATS:
-                refuse(f"is computed in {at}")
+            else:
+                if rounded or at not in ("f32", self.dtype) or at not in FLOATS:
+                    refuse(f"is computed in {at}")
+                kinds.append(step)
+        if self.dtype not in FLOATS + ("f64",) and self.dtype != dtype:
+            refuse(f"is converted to {self.dtype}")
         if [k[0] for k in kinds] == ["exp", "neg"]:
             value = Node("neg_exp", value.shape, (), (value,))
         elif [k[0] for k in kinds] == ["add"]:
@@ -223,9 +230,19 @@ class _Builder:
             refuse("goes through " + ", ".join(k[0] for k in kinds))
         return value if dtype == self.dtype else Node("cast", value.shape, (), (value,))
 
-    @staticmethod
-    def _still_exact(dtype, to):
-        return dtype == to or to in WIDER.get(dtype, ())
+
+def _without_detours(dtype, via):
+    """The steps, but for bits that are read as another dtype and back."""
+    out, dtypes = [], [dtype]
+    for step in via:
+        if step[0] == "bits" and out and out[-1][0] == "bits" and step[1] == dtypes[-2]:
+            out.pop()
+            dtypes.pop()
+            continue
+        out.append(step)
+        if step[0] in ("to", "bits"):
+            dtypes.append(step[1])
+    return out
 
 
 def _decimal(value):

@@ -138,6 +138,7 @@ class Recorder(TorchDispatchMode):
         entry = self._stores.get(storage._cdata)
         if entry is None:  # keeping the storage keeps its address from being another's
             entry = self._stores[storage._cdata] = (storage, Contents())
+            entry[1].dtype = tensor.dtype
         return entry[1]
 
     def _tracked(self, tensor):
@@ -147,7 +148,8 @@ class Recorder(TorchDispatchMode):
         """The pieces of a tensor by its own row-major order."""
         if not self._tracked(tensor) and tensor.device.type != "meta":
             return self._read_real(tensor)
-        return join(_copy(tensor, row_major(tensor.shape)), self._store(tensor).pieces)
+        store = self._store(tensor)
+        return _as_bits(join(_copy(tensor, row_major(tensor.shape)), store.pieces), store.dtype, tensor.dtype)
 
     def _read_real(self, tensor):
         """A tensor of the loader's own making, that has values."""
@@ -162,8 +164,9 @@ class Recorder(TorchDispatchMode):
         loops = [l for l in zip(tensor.shape, tensor.stride(), row_major(tensor.shape)) if l[0] != 1]
         if any(n == 0 for n, _, _ in loops):
             return
-        here = join((0, tensor.storage_offset(), [(n, y, x) for n, x, y in loops]), pieces)
-        self._store(tensor).write(tensor.storage_offset(), [(n, x) for n, x, _ in loops], here)
+        store = self._store(tensor)
+        here = join((0, tensor.storage_offset(), [(n, y, x) for n, x, y in loops]), _as_bits(pieces, tensor.dtype, store.dtype))
+        store.write(tensor.storage_offset(), [(n, x) for n, x, _ in loops], here)
 
     def _converted(self, pieces, src, dst):
         if src.dtype == dst.dtype:
@@ -199,7 +202,7 @@ class Recorder(TorchDispatchMode):
         name = func._schema.name.partition("::")[2]
         given = list(_tensors(args)) + list(_tensors(kwargs.values()))
         if name in READS and any(self._tracked(t) for t in given):
-            raise Untraced(f"{func} at {_place()}: the loader asks for a value, and checkpoint tensors hold none here")
+            return self._value(func, given)
         if name in EMPTY or name in FULL or name in FILLS:
             return self._factory(func, name, args, kwargs)
         if name in COPIES:
@@ -215,6 +218,13 @@ class Recorder(TorchDispatchMode):
         if name in MOVES and not summed and any(self._tracked(t) for t in given):
             return self._probe(func, args, kwargs)
         return self._other(func, args, kwargs, given)
+
+    def _value(self, func, given):
+        """The loader asks for a value: that of a fill is known."""
+        pieces = self._read(given[0])
+        if func._schema.name == "aten::_local_scalar_dense" and len(pieces) == 1 and pieces[0].source[0] == "fill":
+            return pieces[0].source[1]
+        raise Untraced(f"{func} at {_place()}: the loader asks for a value, and checkpoint tensors hold none here")
 
     def _factory(self, func, name, args, kwargs):
         out = func(*args, **kwargs)
@@ -437,6 +447,16 @@ class Recorder(TorchDispatchMode):
             return self._read(tensor)
         except Tangled as error:
             raise Untraced(f"parameter '{name}': {error}") from None
+
+
+def _as_bits(pieces, was, now):
+    """The same bytes read as another dtype: elements stay where they are if they are as wide."""
+    if was == now or not pieces:
+        return pieces
+    if was.itemsize != now.itemsize:
+        raise Untraced(f"at {_place()}: {torch_name(was)} is viewed as {torch_name(now)}, which is not as wide")
+    step = (("bits", WORDS.get(torch_name(now), torch_name(now))),)
+    return [_with(p, p.via + step) if p.source[0] == "tensor" else p for p in pieces]
 
 
 def _with(piece, via):
