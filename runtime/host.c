@@ -25,24 +25,35 @@ static enum reshard_status run_refit(struct reshard_context *context, struct res
   return status;
 }
 
+/* With the lock held, a refit wanted and not taken: whoever comes first runs it, the worker or the thread that waits
+ * for it, which spares two changes of threads. Conversions count on nearest even and kept denormals, whatever the
+ * caller has set. */
+static void take_refit(struct reshard_context *context) {
+  struct rsr_host *host = rsr_host_of(context);
+  struct reshard_fault fault;
+  fenv_t own;
+  host->taken = true;
+  pthread_mutex_unlock(&host->lock);
+  fegetenv(&own);
+  fesetenv(FE_DFL_ENV);
+  enum reshard_status status = run_refit(context, &fault);
+  fesetenv(&own);
+  pthread_mutex_lock(&host->lock);
+  host->status = status;
+  host->fault = fault;
+  host->wanted = host->taken = false;
+  pthread_cond_broadcast(&host->changed);
+}
+
 static void *work(void *arg) {
   struct reshard_context *context = arg;
   struct rsr_host *host = rsr_host_of(context);
-  fesetenv(FE_DFL_ENV); /* conversions count on nearest even and kept denormals, whatever the caller has set */
   pthread_mutex_lock(&host->lock);
-  while (!host->quit) {
-    if (!host->wanted) {
+  while (!host->quit || (host->wanted && !host->taken)) {
+    if (host->wanted && !host->taken)
+      take_refit(context);
+    else
       pthread_cond_wait(&host->changed, &host->lock);
-      continue;
-    }
-    pthread_mutex_unlock(&host->lock);
-    struct reshard_fault fault;
-    enum reshard_status status = run_refit(context, &fault);
-    pthread_mutex_lock(&host->lock);
-    host->status = status;
-    host->fault = fault;
-    host->wanted = false;
-    pthread_cond_broadcast(&host->changed);
   }
   pthread_mutex_unlock(&host->lock);
   return NULL;
@@ -59,9 +70,15 @@ static enum reshard_status host_refit(struct reshard_context *context, void *str
   return RESHARD_OK;
 }
 
-static enum reshard_status take_result(struct rsr_host *host, bool block, struct reshard_fault *fault) {
+static enum reshard_status take_result(struct reshard_context *context, bool block, struct reshard_fault *fault) {
+  struct rsr_host *host = rsr_host_of(context);
   pthread_mutex_lock(&host->lock);
-  while (block && host->wanted) pthread_cond_wait(&host->changed, &host->lock);
+  while (block && host->wanted) {
+    if (!host->taken)
+      take_refit(context);
+    else
+      pthread_cond_wait(&host->changed, &host->lock);
+  }
   enum reshard_status status = host->wanted ? RESHARD_PENDING : host->status;
   if (status != RESHARD_OK && status != RESHARD_PENDING) *fault = host->fault;
   pthread_mutex_unlock(&host->lock);
@@ -69,11 +86,11 @@ static enum reshard_status take_result(struct rsr_host *host, bool block, struct
 }
 
 static enum reshard_status host_query(struct reshard_context *context, struct reshard_fault *fault) {
-  return take_result(rsr_host_of(context), false, fault);
+  return take_result(context, false, fault);
 }
 
 static enum reshard_status host_wait(struct reshard_context *context, struct reshard_fault *fault) {
-  return take_result(rsr_host_of(context), true, fault);
+  return take_result(context, true, fault);
 }
 
 static void host_quiesce(struct reshard_context *context) {
@@ -142,10 +159,7 @@ static enum reshard_status host_open(struct reshard_context *context, struct res
     status = rsr_fault(fault, RESHARD_NO_MEMORY, "context_open: cannot start the thread of world rank %u",
                        context->world_rank);
   }
-  if (status == RESHARD_OK)
-    host->has_thread = true;
-  else
-    free_host(context);
+  if (status != RESHARD_OK) free_host(context);
   return status;
 }
 

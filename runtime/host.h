@@ -106,8 +106,8 @@ struct rsr_host {
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  bool has_thread, wanted, ended, quit;
-  bool died; /* injected */
+  bool wanted, taken, quit; /* a refit; by the worker or by who waits */
+  bool died;                /* injected */
   enum reshard_status status;
   struct reshard_fault fault;
   /* staged */
