@@ -4,12 +4,13 @@
 
     python3 runtime/python/examples/host_refit.py
 
-Compiles the library's own Qwen3-8B pair, with a small model in place of the catalogue, and plays it on the host backend: each
-rank is a thread. What stands here for a trainer and an engine is what a real one would do: bind once, then refit after
+Compiles the library's own Qwen3-8B pair, with a small model in place of the catalogue, and plays it on the host
+backend: each rank is a thread. What stands here for a trainer and an engine is what a real one would do: bind once, then refit after
 each step.
 
 In: the repository, built. Out: one line per refit; exit 0, or 1 at the first wrong weight.
 """
+
 import pathlib
 import re
 import shutil
@@ -23,7 +24,9 @@ import reshard  # noqa: E402
 from reshard import tools  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-SMALL = dict(L=2, H=16, V=100, G=2, Q=2, D=4, I=24)  # layers, hidden, vocabulary, kv heads, queries per head, head, inner
+SMALL = dict(
+    L=2, H=16, V=100, G=2, Q=2, D=4, I=24
+)  # layers, hidden, vocabulary, kv heads, queries per head, head, inner
 TRAINERS, ENGINES, TP, REFITS = 4, 2, 2, 10
 
 
@@ -37,8 +40,17 @@ def compile_small(scratch):
         text, changed = re.subn(rf"(?m)^  {name}: \d+", f"  {name}: {value}", text)
         assert changed == 1, name
     catalogue.write_text(text)
-    return tools.compile(library / "fsdp" / "qwen3-8b-fsdp2.layout", library / "vllm" / "qwen3-8b.layout", scratch / "plan",
-                         "-D", f"train.DP={TRAINERS}", "-D", f"infer.ENGINES={ENGINES}", "-D", f"infer.TP={TP}")
+    return tools.compile(
+        library / "fsdp" / "qwen3-8b-fsdp2.layout",
+        library / "vllm" / "qwen3-8b.layout",
+        scratch / "plan",
+        "-D",
+        f"train.DP={TRAINERS}",
+        "-D",
+        f"infer.ENGINES={ENGINES}",
+        "-D",
+        f"infer.TP={TP}",
+    )
 
 
 # ---- the trainer: BF16 weights (numpy has no such type: 16 bits each), cut along their first dimension
@@ -49,10 +61,19 @@ def shapes():
     out = {"model.embed_tokens.weight": (V, H), "lm_head.weight": (V, H), "model.norm.weight": (H,)}
     for l in range(SMALL["L"]):
         a, m = f"model.layers.{l}.self_attn", f"model.layers.{l}.mlp"
-        out |= {f"{a}.q_proj.weight": (G * Q * D, H), f"{a}.k_proj.weight": (G * D, H), f"{a}.v_proj.weight": (G * D, H),
-                f"{a}.o_proj.weight": (H, G * Q * D), f"{a}.q_norm.weight": (D,), f"{a}.k_norm.weight": (D,),
-                f"{m}.gate_proj.weight": (I, H), f"{m}.up_proj.weight": (I, H), f"{m}.down_proj.weight": (H, I),
-                f"model.layers.{l}.input_layernorm.weight": (H,), f"model.layers.{l}.post_attention_layernorm.weight": (H,)}
+        out |= {
+            f"{a}.q_proj.weight": (G * Q * D, H),
+            f"{a}.k_proj.weight": (G * D, H),
+            f"{a}.v_proj.weight": (G * D, H),
+            f"{a}.o_proj.weight": (H, G * Q * D),
+            f"{a}.q_norm.weight": (D,),
+            f"{a}.k_norm.weight": (D,),
+            f"{m}.gate_proj.weight": (I, H),
+            f"{m}.up_proj.weight": (I, H),
+            f"{m}.down_proj.weight": (H, I),
+            f"model.layers.{l}.input_layernorm.weight": (H,),
+            f"model.layers.{l}.post_attention_layernorm.weight": (H,),
+        }
     return out
 
 
@@ -65,7 +86,7 @@ def weights(step):
 def shard(array, rank):
     """torch.chunk: parts of ceil(n / TRAINERS) rows, the last ones shorter."""
     rows = -(-len(array) // TRAINERS)
-    return array[rank * rows:(rank + 1) * rows]
+    return array[rank * rows : (rank + 1) * rows]
 
 
 class Trainer:
@@ -84,12 +105,13 @@ class Trainer:
 
 def loaded(whole, rank):
     """What vLLM's own loader would leave on this rank."""
+
     def part(array, dim=0):
         return np.split(array, TP, axis=dim)[rank]
 
     def vocabulary(array):
         padded = np.zeros((-(-len(array) // 64) * 64, array.shape[1]), array.dtype)
-        padded[:len(array)] = array
+        padded[: len(array)] = array
         return part(padded)
 
     out = {}
@@ -101,7 +123,9 @@ def loaded(whole, rank):
             fused = [part(whole[name.replace("q_proj", p)]) for p in ("q_proj", "k_proj", "v_proj")]
             out[name.replace("q_proj", "qkv_proj")] = np.concatenate(fused)
         elif stem.endswith("gate_proj"):
-            out[name.replace("gate_proj", "gate_up_proj")] = np.concatenate([part(array), part(whole[name.replace("gate_proj", "up_proj")])])
+            out[name.replace("gate_proj", "gate_up_proj")] = np.concatenate(
+                [part(array), part(whole[name.replace("gate_proj", "up_proj")])]
+            )
         elif stem.endswith(("o_proj", "down_proj")):
             out[name] = part(array, 1)
         elif not stem.endswith(("k_proj", "v_proj", "up_proj")):
@@ -134,8 +158,8 @@ def program(context):
     for step in range(1, REFITS + 1):
         if train:
             me.step(step)
-        context.refit()             # returns at once; trainers leave their weights alone until wait has returned
-        version = context.wait()    # all ranks agree that it is whole
+        context.refit()  # returns at once; trainers leave their weights alone until wait has returned
+        version = context.wait()  # all ranks agree that it is whole
         if not train:
             me.check(step)
         if context.rank == 0:

@@ -3,6 +3,7 @@
 
 In: argv. Out: recordings, a layout, or the differences; exit status 0 yes, 1 no, 2 trouble.
 """
+
 import argparse
 import importlib
 import pathlib
@@ -33,6 +34,7 @@ def _record(args):
     except ImportError as error:
         raise RuntimeError(f"recording needs torch: {error}") from error
     from .recorder import Untraced, record
+
     make, checkpoint, recordings = _function(args.engine), headers(args.checkpoint), []
     for rank in range(args.world):
         with torch.device("meta"):
@@ -74,9 +76,14 @@ def main(argv=None):
     parser = argparse.ArgumentParser(prog="python -m reshard.record", description=__doc__.split("\n")[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
     run = verbs.add_parser("run", help="run a loader for every rank and write the layout")
-    run.add_argument("engine", help="FILE.py:FUNCTION or MODULE:FUNCTION; called with (rank, world) where tensors have no "
-                     "values, it returns the module, and the loader, a function of a dict of name to tensor")
-    run.add_argument("--checkpoint", required=True, help="a safetensors file, or a directory of them; only headers are read")
+    run.add_argument(
+        "engine",
+        help="FILE.py:FUNCTION or MODULE:FUNCTION; called with (rank, world) where tensors have no "
+        "values, it returns the module, and the loader, a function of a dict of name to tensor",
+    )
+    run.add_argument(
+        "--checkpoint", required=True, help="a safetensors file, or a directory of them; only headers are read"
+    )
     run.add_argument("--world", type=int, default=1, help="ranks (default 1)")
     run.add_argument("--save", metavar="DIR", help="keep the recordings there, as rank0.json and so on")
     run.set_defaults(run=_record)
