@@ -98,6 +98,20 @@ void stage_fill(struct stage *stage, uint64_t seed) {
   made_walk(&stage->plan, stage->want);
 }
 
+int stage_guards(const struct stage *stage) {
+  for (uint32_t w = 0; w < stage->plan.header->world; w++) {
+    struct rsp_program p;
+    rsp_program_of(&stage->plan, w, &p);
+    for (uint64_t b = 0; b < p.slice->buffers.count; b++) {
+      const unsigned char *before = stage->memory[w][b] - GUARD, *after = stage->memory[w][b] + p.buffers[b].bytes;
+      for (uint32_t i = 0; i < GUARD; i++) {
+        if (before[i] != GUARD_VALUE || after[i] != GUARD_VALUE) return 0;
+      }
+    }
+  }
+  return 1;
+}
+
 const char *stage_check(const struct stage *stage) {
   static char text[200];
   for (uint32_t w = 0; w < stage->plan.header->world; w++) {
