@@ -121,13 +121,13 @@ static void tell_buffer(const struct plan_buffer_change *b) {
              rsp_dtype_word(b->old_row->dtype));
     }
     if (b->shape) {
-      printf(": shape ");
+      printf(": shape");
       plan_text_dims(stdout, b->new_row->dims, b->new_row->ndim);
-      printf(" in the layout, ");
+      printf(" in the layout,");
       plan_text_dims(stdout, b->old_row->dims, b->old_row->ndim);
       printf(" in the engine");
     }
-    printf("%s\n", b->elements ? ": it holds other elements than the loader puts there" : "");
+    printf("%s\n", b->elements && !b->shape ? ": it holds other elements than the loader puts there" : "");
   }
 }
 

@@ -10,6 +10,7 @@ import tempfile
 
 import support
 import reshard.record as recorder
+from reshard import tools
 from reshard.record.nest import Piece
 from reshard.record.recording import Recording
 from reshard.record.text import Loops, quote
@@ -90,6 +91,36 @@ def test_refused():
             assert says in str(error) and "'p'" in str(error), error
         else:
             raise AssertionError(says)
+
+
+def test_check():
+    """`reshard layout check` without a recorder: what it finds, and its exit statuses."""
+    recs = recordings(T | {"b": ("f32", (4,))}, *[r + [("b", "f32", (4,), [piece(0, [(4, 1, 1)], "b")])] for r in rows(2)])
+    head = 'tensor "w" f32 [8, 6]; tensor "b" f32 [4]; param N = 2; mesh m [x: N];\n'
+    right = head + 'on m { buffer "p" = "w"[_ @x, _]; buffer "b"; }\n'
+    with tempfile.TemporaryDirectory() as scratch:
+        hand, recorded = pathlib.Path(scratch) / "hand.layout", pathlib.Path(scratch) / "recorded.layout"
+        recorded.write_text(recorder.layout(recs))
+        for text, options, status, says in (
+                (right, (), 0, "says what the loader does"),
+                (right, ("-D", "N=4"), 1, "recorded on 2 ranks, the layout has 4"),
+                (right, ("-D", "infer.N=1"), 1, "shape [8, 6] in the layout, [4, 6] in the engine"),
+                (right.replace('"w"[_ @x, _]', '"w"[2, 4, 6][_, _ @x, _][4, 6]'), (), 1, "'p' on ranks 0-1: it holds other elements"),
+                (right.replace('"p"', '"q"'), (), 1, "'p' on ranks 0-1: the loader fills it"),
+                (right.replace('"p"', '"q"'), (), 1, "'q' on ranks 0-1: the layout has it"),
+                (right.replace('buffer "b"', 'buffer "b" bf16 = cast("b")'), (), 1, "bf16 in the layout, f32 in the engine"),
+                (right.replace('buffer "b";', ""), (), 1, "'b'"),
+                (right.replace("x, _]", "y, _]"), (), 1, "no axis 'y'"),
+                (right, ("-D", "M=1"), 1, "M"),
+                (right, ("--no-such",), 2, "no-such"), (right, (hand,), 2, "3 given")):
+            hand.write_text(text)
+            done = tools.run("reshard", "layout", "check", hand, recorded, *options)
+            assert done.returncode == status and says in done.stdout + done.stderr, (text, options, done)
+        for arguments in ((), ("paint",), ("check", hand), ("check", "/nowhere", recorded), ("check", hand, "/nowhere"),
+                          ("check", hand, __file__)):
+            done = tools.run("reshard", "layout", *arguments)
+            assert done.returncode == 2 and done.stderr.startswith("reshard layout: ") or "/nowhere" in done.stderr, (arguments, done)
+        assert "Usage: reshard layout check" in tools.run("reshard", "layout", "--help").stdout
 
 
 def test_text():
