@@ -51,8 +51,8 @@ bool rsp_check_str(const struct rsp_check *check, const struct rsp_plan *plan, c
 bool rsp_check_spec(const struct rsp_check *check, const struct rsp_plan *plan);    /* strings .. ranks */
 bool rsp_check_buffers(const struct rsp_check *check, const struct rsp_plan *plan); /* classes .. summary */
 
-/* A slice by itself. `check` is that of the slice's bytes, of which there are `bytes`. *relays is set if a descriptor
- * reads a stream. */
+/* A slice by itself. `check` is that of the slice's bytes, of which there are `bytes`. *relays is set if a stream is
+ * a relay. */
 bool rsp_check_slice(const struct rsp_check *check, const struct rsp_header *header, const struct rsp_dirent *entry,
                      uint32_t world_rank, uint64_t bytes, bool *relays);
 
@@ -66,6 +66,7 @@ struct rsp_work {
   const struct rsp_program *program;
   uint64_t budget;
   unsigned char *flags;
+  uint64_t shapes; /* used so far */
   bool relays;
 };
 bool rsp_check_bodies(struct rsp_work *work);

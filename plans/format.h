@@ -30,10 +30,11 @@ extern "C" {
 #define RSP_PAGE 4096u
 
 /* Required feature bits; a reader refuses a bit that it does not know. */
-#define RSP_FEATURE_RELAY 1ull /* descriptors with space = RSP_SPACE_STREAM */
+#define RSP_FEATURE_RELAY 1ull /* streams that pass on what another brought: relay != RSP_NO_STREAM */
 
 enum { RSP_TRAIN = 0, RSP_INFER = 1 };
 #define RSP_NO_RANK UINT32_MAX
+#define RSP_NO_STREAM UINT32_MAX
 
 /* Bytes of the STRINGS section (in a slice: of its names table). Not NUL-terminated; any bytes but NUL. */
 struct rsp_str {
@@ -205,8 +206,9 @@ struct rsp_slice {
   struct rsp_table zloops;  /* struct rsp_zloop */
   struct rsp_table bodies;  /* struct rsp_body */
   struct rsp_table descs;   /* struct rsp_desc */
+  struct rsp_table shapes;  /* struct rsp_shape, by first use */
   struct rsp_table loops;   /* struct rsp_loop */
-  struct rsp_table streams; /* struct rsp_stream, ascending (dir, peer, kind) */
+  struct rsp_table streams; /* struct rsp_stream, ascending (dir, peer, kind, tag) */
   struct rsp_table parts;   /* struct rsp_part */
 };
 
@@ -239,19 +241,21 @@ struct rsp_body {
   uint32_t reserved;
 };
 
-enum { RSP_SPACE_BUFFER = 0, RSP_SPACE_STREAM = 1 };
-
 /* For 0 <= k_i < count_i: `run` consecutive elements of the buffer with gid (ref + sum k_i * ref_step_i), from byte
- * (off + sum k_i * off_step_i). With space STREAM, ref is the index of an incoming stream of this slice, ref_steps are
- * zero and off counts bytes of that stream: what was received is passed on.
+ * (off + sum k_i * off_step_i), where all but ref and off is the shape's: descriptors of many layers, experts and peers
+ * share few shapes.
  * The elements have buf_dtype in the buffer and wire_dtype in the stream. On a sender the tensor's element is
  * made from the buffer's (op ADD: minus constant); on a receiver the buffer's from the tensor's (op NEG_EXP, ADD). */
 struct rsp_desc {
-  uint32_t ref, space;
+  uint32_t shape; /* index into the slice's shapes */
+  uint32_t ref;   /* gid */
+  uint64_t off;
+};
+
+struct rsp_shape {
   uint32_t buf_dtype, wire_dtype;
   uint32_t op;
   float constant;
-  uint64_t off;
   uint64_t run;   /* elements, at least 1 */
   uint64_t loops; /* index into the slice's loops */
   uint32_t loop_count, reserved;
@@ -266,24 +270,33 @@ struct rsp_loop {
 enum rsp_dir { RSP_DIR_OUT = 0, RSP_DIR_IN = 1, RSP_DIR_SELF_SRC = 2, RSP_DIR_SELF_DST = 3 };
 enum rsp_kind { RSP_KIND_STAGED = 0, RSP_KIND_DIRECT = 1 };
 
-/* All bytes of one direction between two ranks, of one kind: the concatenation of its parts. It is active in rounds
+/* Bytes of one direction between two ranks, of one kind: the concatenation of its parts. It is active in rounds
  * round0 + i * step for i in [0, ceil(bytes / quantum)) and then moves stream bytes [i * quantum, min((i+1) * quantum,
- * bytes)). Wire sizes do not increase along the parts, and quantum is a multiple of 8, so no element is split.
+ * bytes)). Wire sizes do not increase along the parts, and quantum is a multiple of 8, so no element is split. Streams of one
+ * (dir, peer, kind) differ in tag, and the two ends of a stream have the same tag. Messages of one round between two ranks
+ * are posted in the order of the streams, staged before direct, then by tag.
  *
- * OUT and SELF_SRC read training buffers or incoming streams, IN and SELF_DST write inference buffers.
+ * OUT and SELF_SRC read training buffers, IN and SELF_DST write inference buffers.
  *
  * - STAGED: one message per active round. stage_off and slot_stride are multiples of 8, a slot is no smaller than a
  *   message, and the last one ends inside the rank's staging. Packed at (sender) or unpacked from (receiver)
  *   staging[stage_off + (i % slots) * slot_stride ...]. Round r is packed while r-1 is exchanged and r-2 unpacked.
  * - DIRECT: descriptors have contiguous runs at both ends, no conversion; one message per run of a descriptor within
  *   the round's range, from the buffer's bytes to the buffer's bytes; no staging.
+ * - A relay is an OUT stream whose `relay` is the index of an IN stream of the same slice. It has no parts and no staging of
+ *   its own: it has the incoming stream's kind, bytes, quantum and step, starts one round later (round0 + 1), and in each
+ *   of its rounds sends what the incoming stream received in the round before, from where that landed: its slot, or, for
+ *   DIRECT, the buffers that its descriptors name, in the same messages. Only a relay and the IN stream that receives it may
+ *   have the rank itself as peer: an element that two buffers of one rank want arrives once.
  * - SELF_SRC and SELF_DST are the two ends of what a process copies to itself: element k of one to element k of the
  *   other; exactly one pair (kind STAGED, no staging, same parts shape, same schedule) per rank that has any. The copy
  *   happens with the unpack of its round. */
 struct rsp_stream {
   uint32_t peer; /* world rank */
   uint32_t dir, kind;
-  uint32_t slots; /* STAGED OUT and IN: at least 1; else 0 */
+  uint32_t tag;
+  uint32_t relay; /* OUT: index of the IN stream that is passed on; else RSP_NO_STREAM */
+  uint32_t slots; /* STAGED OUT (not a relay) and IN: at least 1; else 0 */
   uint64_t parts, part_count;
   uint64_t bytes, quantum;
   uint32_t round0, step; /* step >= 1 */

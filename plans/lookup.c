@@ -16,6 +16,7 @@ void rsp_program_at(const void *slice, struct rsp_program *program) {
       .zloops = (const void *)(base + s->zloops.off),
       .bodies = (const void *)(base + s->bodies.off),
       .descs = (const void *)(base + s->descs.off),
+      .shapes = (const void *)(base + s->shapes.off),
       .loops = (const void *)(base + s->loops.off),
       .streams = (const void *)(base + s->streams.off),
       .parts = (const void *)(base + s->parts.off),

@@ -70,6 +70,7 @@ struct rsp_program {
   const struct rsp_zloop *zloops;
   const struct rsp_body *bodies;
   const struct rsp_desc *descs;
+  const struct rsp_shape *shapes;
   const struct rsp_loop *loops;
   const struct rsp_stream *streams;
   const struct rsp_part *parts;
@@ -99,6 +100,10 @@ void rsp_rank_close(struct rsp_rank_view *view);
 /* Byte offsets in format.h's structs plus the reader's rules are all a reader needs; these are conveniences. */
 static inline uint64_t rsp_stream_rounds(const struct rsp_stream *s) {
   return s->bytes / s->quantum + (s->bytes % s->quantum != 0);
+}
+/* All of a descriptor but where it starts. */
+static inline const struct rsp_shape *rsp_shape_of(const struct rsp_program *program, const struct rsp_desc *desc) {
+  return &program->shapes[desc->shape];
 }
 /* The gid's row in the program's buffers, or NULL. Binary search. */
 const struct rsp_sbuffer *rsp_program_buffer(const struct rsp_program *program, uint32_t gid);
@@ -136,6 +141,8 @@ struct rsp_slice_tables {
   uint64_t body_count;
   const struct rsp_desc *descs;
   uint64_t desc_count;
+  const struct rsp_shape *shapes;
+  uint64_t shape_count;
   const struct rsp_loop *loops;
   uint64_t loop_count;
   const struct rsp_stream *streams;

@@ -7,19 +7,16 @@
 #include "tools/plan_text.h"
 
 static void show_desc(const struct rsp_program *p, const struct rsp_desc *d, uint64_t lo, uint64_t hi) {
-  if (d->space == RSP_SPACE_STREAM)
-    printf("stream %u", d->ref);
-  else
-    plan_text_str(stdout, p->names, rsp_program_buffer(p, d->ref)->name);
+  plan_text_str(stdout, p->names, rsp_program_buffer(p, d->ref)->name);
   printf("+%llu", (unsigned long long)d->off);
-  for (uint32_t i = 0; i < d->loop_count; i++) {
-    const struct rsp_loop *l = &p->loops[d->loops + i];
+  for (uint32_t i = 0; i < rsp_shape_of(p, d)->loop_count; i++) {
+    const struct rsp_loop *l = &p->loops[rsp_shape_of(p, d)->loops + i];
     printf(" x%llu", (unsigned long long)l->count);
     if (l->ref_step) printf(" buffer%+lld", (long long)l->ref_step);
     if (l->off_step || !l->ref_step) printf(" by %lld", (long long)l->off_step);
   }
-  printf(" run %llu %s", (unsigned long long)d->run, rsp_dtype_word(d->buf_dtype));
-  if (d->wire_dtype != d->buf_dtype) printf(" as %s", rsp_dtype_word(d->wire_dtype));
+  printf(" run %llu %s", (unsigned long long)rsp_shape_of(p, d)->run, rsp_dtype_word(rsp_shape_of(p, d)->buf_dtype));
+  if (rsp_shape_of(p, d)->wire_dtype != rsp_shape_of(p, d)->buf_dtype) printf(" as %s", rsp_dtype_word(rsp_shape_of(p, d)->wire_dtype));
   if (lo || hi != plan_desc_elems(p, d))
     printf(", elements %llu to %llu", (unsigned long long)lo, (unsigned long long)hi);
 }

@@ -67,17 +67,14 @@ static json_t *links_json(const struct rsp_summary *s) {
 
 static json_t *desc_json(const struct rsp_program *p, const struct rsp_desc *d, uint64_t lo, uint64_t hi) {
   json_t *o = json_object(), *loops = json_array();
-  if (d->space == RSP_SPACE_STREAM) {
-    set(o, "stream", d->ref);
-  } else {
-    json_object_set_new(o, "buffer", plan_json_str(p->names, rsp_program_buffer(p, d->ref)->name));
-    set(o, "gid", d->ref);
-  }
+  const struct rsp_shape *sh = rsp_shape_of(p, d);
+  json_object_set_new(o, "buffer", plan_json_str(p->names, rsp_program_buffer(p, d->ref)->name));
+  set(o, "gid", d->ref);
   set(o, "offset", d->off);
-  set(o, "run", d->run);
-  json_object_set_new(o, "dtype", json_string(rsp_dtype_word(d->buf_dtype)));
-  for (uint32_t i = 0; i < d->loop_count; i++) {
-    const struct rsp_loop *l = &p->loops[d->loops + i];
+  set(o, "run", sh->run);
+  json_object_set_new(o, "dtype", json_string(rsp_dtype_word(sh->buf_dtype)));
+  for (uint32_t i = 0; i < sh->loop_count; i++) {
+    const struct rsp_loop *l = &p->loops[sh->loops + i];
     json_t *row = json_object();
     set(row, "count", l->count);
     json_object_set_new(row, "gid_step", json_integer(l->ref_step));
@@ -118,10 +115,10 @@ static json_t *op_json(const struct rsp_program *p, const struct plan_op *op) {
     json_object_set_new(o, "place", place);
   }
   if (!copy) return o;
-  const struct rsp_desc *d = op->to ? op->to : op->desc;
-  json_object_set_new(o, "wire_dtype", json_string(rsp_dtype_word(op->desc->wire_dtype)));
-  json_object_set_new(o, "op", json_string(ops[d->op]));
-  if (d->op == RSP_OP_ADD) json_object_set_new(o, "constant", json_real((double)d->constant));
+  const struct rsp_shape *sh = rsp_shape_of(p, op->to ? op->to : op->desc);
+  json_object_set_new(o, "wire_dtype", json_string(rsp_dtype_word(rsp_shape_of(p, op->desc)->wire_dtype)));
+  json_object_set_new(o, "op", json_string(ops[sh->op]));
+  if (sh->op == RSP_OP_ADD) json_object_set_new(o, "constant", json_real((double)sh->constant));
   return o;
 }
 

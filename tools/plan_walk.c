@@ -25,18 +25,18 @@ const char *plan_link_word(enum plan_link link) {
 }
 
 uint64_t plan_desc_elems(const struct rsp_program *program, const struct rsp_desc *desc) {
-  uint64_t elems = desc->run;
-  for (uint32_t i = 0; i < desc->loop_count; i++) elems *= program->loops[desc->loops + i].count;
+  uint64_t elems = rsp_shape_of(program, desc)->run;
+  for (uint32_t i = 0; i < rsp_shape_of(program, desc)->loop_count; i++) elems *= program->loops[rsp_shape_of(program, desc)->loops + i].count;
   return elems;
 }
 
 void plan_desc_at(const struct rsp_program *program, const struct rsp_desc *desc, uint64_t e, uint32_t *ref,
                   uint64_t *off) {
   int64_t gid = desc->ref, byte = (int64_t)desc->off;
-  byte += (int64_t)(e % desc->run * rsp_dtype_bytes(desc->buf_dtype));
-  e /= desc->run;
-  for (uint32_t i = desc->loop_count; i-- > 0;) {
-    const struct rsp_loop *loop = &program->loops[desc->loops + i];
+  byte += (int64_t)(e % rsp_shape_of(program, desc)->run * rsp_dtype_bytes(rsp_shape_of(program, desc)->buf_dtype));
+  e /= rsp_shape_of(program, desc)->run;
+  for (uint32_t i = rsp_shape_of(program, desc)->loop_count; i-- > 0;) {
+    const struct rsp_loop *loop = &program->loops[rsp_shape_of(program, desc)->loops + i];
     gid += (int64_t)(e % loop->count) * loop->ref_step;
     byte += (int64_t)(e % loop->count) * loop->off_step;
     e /= loop->count;
@@ -61,9 +61,10 @@ static uint64_t cut_by_turns(const struct rsp_stream *s, const struct rsp_desc *
 }
 
 void plan_fragments(const struct rsp_program *p, const struct rsp_stream *s, plan_fragment_fn fn, void *user) {
+  const struct rsp_stream *from = s->relay == RSP_NO_STREAM ? s : &p->streams[s->relay];
   uint64_t at = 0;
-  for (uint64_t i = 0; i < s->part_count; i++) {
-    const struct rsp_part *part = &p->parts[s->parts + i];
+  for (uint64_t i = 0; i < from->part_count; i++) {
+    const struct rsp_part *part = &p->parts[from->parts + i];
     const struct rsp_body *body = &p->bodies[part->body];
     uint64_t first = 0;
     for (uint64_t k = 0; k < body->desc_count && first < part->hi; k++) {
@@ -79,18 +80,20 @@ void plan_fragments(const struct rsp_program *p, const struct rsp_stream *s, pla
 // ---- figures of a rank ---------------------------------------------------------------------------------------------
 
 struct count {
+  const struct rsp_program *program;
   uint64_t fragments, runs;
 };
 
 static void count_fragment(void *user, const struct plan_fragment *f) {
   struct count *count = user;
   count->fragments++;
-  count->runs += (f->hi - 1) / f->desc->run - f->lo / f->desc->run + 1;
+  uint64_t run = rsp_shape_of(count->program, f->desc)->run;
+  count->runs += (f->hi - 1) / run - f->lo / run + 1;
 }
 
 static void add_stream(const struct rsp_plan *plan, const struct rsp_program *p, const struct rsp_stream *s,
                        struct plan_facts *facts) {
-  struct count count = {0, 0};
+  struct count count = {p, 0, 0};
   plan_fragments(p, s, count_fragment, &count);
   if (s->dir == RSP_DIR_SELF_DST) {
     facts->local += s->bytes;
@@ -99,7 +102,11 @@ static void add_stream(const struct rsp_plan *plan, const struct rsp_program *p,
   if (s->dir > RSP_DIR_IN) return;
   bool direct = s->kind == RSP_KIND_DIRECT;
   facts->messages += direct ? count.runs : rsp_stream_rounds(s);
-  facts->copies += direct ? 0 : count.fragments;
+  facts->copies += direct || s->relay != RSP_NO_STREAM ? 0 : count.fragments;
+  if (s->peer == p->slice->world_rank) { // passed on to itself
+    facts->local += s->dir == RSP_DIR_IN ? s->bytes : 0;
+    return;
+  }
   bool network = plan_link_of(plan, p->slice->world_rank, s->peer) == PLAN_NETWORK;
   if (s->dir == RSP_DIR_OUT)
     *(network ? &facts->network_out : &facts->nvlink_out) += s->bytes;

@@ -261,7 +261,10 @@ void rsc_emit(const struct rsc_decided *d, const struct rsp_slice_tables *slices
   emit_placement(&e, d->pairs->placement[RSC_TRAIN]);
   emit_placement(&e, d->pairs->placement[RSC_INFER]);
   emit_buffers(&e);
-  struct rsp_global_tables g = {.world = (uint32_t)d->cluster->world,
+  bool relays = false;
+  for (int64_t i = 0; i < d->routes->stream_count; i++) relays |= d->routes->streams[i].parent >= 0;
+  struct rsp_global_tables g = {.features = relays ? RSP_FEATURE_RELAY : 0,
+                                .world = (uint32_t)d->cluster->world,
                                 .train_world = (uint32_t)d->cluster->train_world,
                                 .infer_world = (uint32_t)d->cluster->infer_world,
                                 .rounds = (uint32_t)d->rounds->rounds,

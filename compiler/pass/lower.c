@@ -22,6 +22,7 @@ struct lowerer {
   int64_t *stream_start; /* per world rank, into stream_of: 2 * stream + (1 at the destination) */
   int64_t *stream_of;
   int32_t *end_base; /* per group: number of its first end's body; the others follow */
+  int64_t *incoming; /* per stream: its place in the slice of the rank at hand */
   int64_t *body_of;  /* per such number: body of the rank at hand, if stamp says so */
   int64_t *stamp;
   struct rsc_keys *files;
@@ -52,6 +53,10 @@ struct slice {
   struct {
     RSC_VEC(struct rsp_desc);
   } descs;
+  struct {
+    RSC_VEC(struct rsp_shape);
+  } shapes;
+  struct rsc_keys *shape_keys;
   struct {
     RSC_VEC(struct rsp_loop);
   } loops;
@@ -165,22 +170,38 @@ static void add_buffers(struct lowerer *l, struct slice *s, int64_t rank) {
 
 /* ---- bodies ---- */
 
-static void add_desc(struct lowerer *l, struct slice *s, const struct rsc_group *g, const struct rsc_flow_desc *d, int32_t end) {
-  int32_t words = 2 * (g->wants + g->holds);
-  *RSC_PUSH(l->arena, &s->descs) = (struct rsp_desc){.ref = (uint32_t)d->base[2 * end],
-                                                     .space = RSP_SPACE_BUFFER,
-                                                     .buf_dtype = d->ends[end].dtype,
-                                                     .wire_dtype = d->wire,
-                                                     .op = d->ends[end].op,
-                                                     .constant = d->ends[end].constant,
-                                                     .off = (uint64_t)d->base[2 * end + 1],
-                                                     .run = (uint64_t)d->run,
-                                                     .loops = s->loops.len,
-                                                     .loop_count = (uint32_t)d->loop_count};
+/* The shape of a descriptor at one end, made if the slice has none like it. */
+static uint32_t shape_of(struct lowerer *l, struct slice *s, const struct rsc_flow_desc *d, int32_t words, int32_t end) {
+  struct rsc_key key = {0};
+  int64_t head[4] = {(int64_t)d->ends[end].dtype * 256 + (int64_t)d->wire, d->ends[end].op, d->run, 0};
+  memcpy(&head[3], &d->ends[end].constant, sizeof d->ends[end].constant);
+  rsc_key_add(l->scratch, &key, head, sizeof head);
+  for (int32_t i = 0; i < d->loop_count; i++) {
+    const int64_t *loop = d->loops + i * (1 + words);
+    const int64_t mine[3] = {loop[0], loop[1 + 2 * end], loop[2 + 2 * end]};
+    rsc_key_add(l->scratch, &key, mine, sizeof mine);
+  }
+  bool fresh;
+  int32_t id = rsc_keys_id(s->shape_keys, key.at, key.len, &fresh);
+  if (!fresh) return (uint32_t)id;
+  *RSC_PUSH(l->arena, &s->shapes) = (struct rsp_shape){.buf_dtype = d->ends[end].dtype,
+                                                       .wire_dtype = d->wire,
+                                                       .op = d->ends[end].op,
+                                                       .constant = d->ends[end].constant,
+                                                       .run = (uint64_t)d->run,
+                                                       .loops = s->loops.len,
+                                                       .loop_count = (uint32_t)d->loop_count};
   for (int32_t i = 0; i < d->loop_count; i++) {
     const int64_t *loop = d->loops + i * (1 + words);
     *RSC_PUSH(l->arena, &s->loops) = (struct rsp_loop){(uint64_t)loop[0], loop[1 + 2 * end], loop[2 + 2 * end]};
   }
+  return (uint32_t)id;
+}
+
+static void add_desc(struct lowerer *l, struct slice *s, const struct rsc_group *g, const struct rsc_flow_desc *d, int32_t end) {
+  uint32_t shape = shape_of(l, s, d, 2 * (g->wants + g->holds), end);
+  *RSC_PUSH(l->arena, &s->descs) =
+      (struct rsp_desc){.shape = shape, .ref = (uint32_t)d->base[2 * end], .off = (uint64_t)d->base[2 * end + 1]};
 }
 
 static uint64_t body_of(struct lowerer *l, struct slice *s, int64_t rank, int32_t group, int32_t end) {
@@ -201,34 +222,42 @@ static void add_stream(struct lowerer *l, struct slice *s, int64_t rank, int64_t
   const struct rsc_stream *st = &l->d->routes->streams[index];
   const struct rsc_timing *t = &l->d->rounds->timings[index];
   const struct rsc_staging *staging = at_dst ? &t->at_dst : &t->at_src;
-  bool self = st->src == st->dst;
+  bool self = rsc_is_copy(st), relays = st->parent >= 0 && !at_dst;
   *RSC_PUSH(l->arena, &s->streams) =
       (struct rsp_stream){.peer = (uint32_t)(at_dst ? st->src : st->dst),
                           .dir = (uint32_t)(self ? (at_dst ? RSP_DIR_SELF_DST : RSP_DIR_SELF_SRC)
                                                  : (at_dst ? RSP_DIR_IN : RSP_DIR_OUT)),
                           .kind = st->direct ? RSP_KIND_DIRECT : RSP_KIND_STAGED,
+                          .tag = (uint32_t)st->tag,
+                          .relay = relays ? (uint32_t)l->incoming[st->parent] : RSP_NO_STREAM,
                           .slots = (uint32_t)staging->slots,
-                          .parts = s->parts.len,
-                          .part_count = st->parts.len,
+                          .parts = relays ? 0 : s->parts.len,
+                          .part_count = relays ? 0 : st->parts.len,
                           .bytes = (uint64_t)st->bytes,
                           .quantum = (uint64_t)t->quantum,
                           .round0 = (uint32_t)t->round0,
                           .step = (uint32_t)t->step,
                           .stage_off = (uint64_t)staging->off,
                           .slot_stride = (uint64_t)staging->stride};
-  for (size_t i = 0; i < st->parts.len; i++) {
+  for (size_t i = 0; i < st->parts.len && !relays; i++) {
     const struct rsc_part *part = &st->parts.at[i];
     uint64_t body = body_of(l, s, rank, part->group, at_dst ? part->dst_end : part->src_end);
     *RSC_PUSH(l->arena, &s->parts) = (struct rsp_part){body, (uint64_t)part->lo, (uint64_t)part->hi};
   }
 }
 
+/* Local copies come last; before them the order is that of the index. */
 static void add_streams(struct lowerer *l, struct slice *s, int64_t rank) {
-  for (int self = 0; self < 2; self++)
-    for (int64_t i = l->stream_start[rank]; i < l->stream_start[rank + 1]; i++) {
-      const struct rsc_stream *st = &l->d->routes->streams[l->stream_of[i] / 2];
-      if ((st->src == st->dst) == self) add_stream(l, s, rank, l->stream_of[i] / 2, l->stream_of[i] % 2);
-    }
+  const struct rsc_stream *all = l->d->routes->streams;
+  int64_t lo = l->stream_start[rank], hi = l->stream_start[rank + 1], at = 0;
+  for (int64_t i = lo; i < hi; i++) { /* where each incoming stream will stand: relays name it */
+    if (rsc_is_copy(&all[l->stream_of[i] / 2])) continue;
+    if (l->stream_of[i] % 2) l->incoming[l->stream_of[i] / 2] = at;
+    at++;
+  }
+  for (int copies = 0; copies < 2; copies++)
+    for (int64_t i = lo; i < hi; i++)
+      if (rsc_is_copy(&all[l->stream_of[i] / 2]) == copies) add_stream(l, s, rank, l->stream_of[i] / 2, l->stream_of[i] % 2);
 }
 
 /* ---- seeded bugs: see base/seed.h ---- */
@@ -253,7 +282,7 @@ static bool seed_stream(struct slice *s, uint64_t bug, struct rsp_stream *st) {
   }
 }
 
-static bool same_shape(const struct slice *s, const struct rsp_desc *a, const struct rsp_desc *b) {
+static bool same_shape(const struct slice *s, const struct rsp_shape *a, const struct rsp_shape *b) {
   if (a->run != b->run || a->buf_dtype != b->buf_dtype || a->loop_count != b->loop_count) return false;
   for (uint32_t i = 0; i < a->loop_count; i++)
     if (s->loops.at[a->loops + i].count != s->loops.at[b->loops + i].count) return false;
@@ -266,16 +295,17 @@ static bool seed_slice(struct slice *s, uint64_t bug) {
     if (seed_stream(s, bug, &s->streams.at[i])) return true;
   for (size_t i = 0; i < s->descs.len; i++) {
     struct rsp_desc *d = &s->descs.at[i];
-    if (bug == RSC_SEED_LOWER_STEP && d->loop_count) {
-      struct rsp_loop *loop = &s->loops.at[d->loops + d->loop_count - 1];
-      int64_t size = (int64_t)rsp_dtype_bytes(d->buf_dtype);
+    const struct rsp_shape *sh = &s->shapes.at[d->shape];
+    if (bug == RSC_SEED_LOWER_STEP && sh->loop_count) {
+      struct rsp_loop *loop = &s->loops.at[sh->loops + sh->loop_count - 1];
+      int64_t size = (int64_t)rsp_dtype_bytes(sh->buf_dtype);
       if (loop->off_step > size && loop->count > 1) {
         loop->off_step -= size;
         return true;
       }
     }
     if (bug == RSC_SEED_EMIT_SWAP && i + 1 < s->descs.len && d[1].ref == d->ref && d[1].off != d->off &&
-        same_shape(s, d, d + 1)) {
+        same_shape(s, sh, &s->shapes.at[d[1].shape])) {
       uint64_t swap = d->off;
       d->off = d[1].off;
       d[1].off = swap;
@@ -288,7 +318,7 @@ static bool seed_slice(struct slice *s, uint64_t bug) {
 /* ---- the pass ---- */
 
 static struct rsp_slice_tables lower_rank(struct lowerer *l, int64_t rank, bool *seeded) {
-  struct slice s = {0};
+  struct slice s = {.shape_keys = rsc_keys_new(l->scratch)};
   const struct rsc_process *process = &l->d->cluster->processes[rank];
   add_buffers(l, &s, rank);
   add_streams(l, &s, rank);
@@ -307,6 +337,7 @@ static struct rsp_slice_tables lower_rank(struct lowerer *l, int64_t rank, bool 
       .zloops = s.zloops.at, .zloop_count = s.zloops.len,
       .bodies = s.bodies.at, .body_count = s.bodies.len,
       .descs = s.descs.at, .desc_count = s.descs.len,
+      .shapes = s.shapes.at, .shape_count = s.shapes.len,
       .loops = s.loops.at, .loop_count = s.loops.len,
       .streams = s.streams.at, .stream_count = s.streams.len,
       .parts = s.parts.at, .part_count = s.parts.len,
@@ -323,6 +354,7 @@ const struct rsp_slice_tables *rsc_lower(struct rsc_arena *arena, const struct r
     l.end_base[g] = ends;
     ends += d->flows->groups[g].wants + d->flows->groups[g].holds;
   }
+  l.incoming = RSC_ARRAY(l.scratch, int64_t, d->routes->stream_count);
   l.body_of = RSC_ARRAY(l.scratch, int64_t, ends);
   l.stamp = RSC_ARRAY(l.scratch, int64_t, ends);
   struct rsp_slice_tables *slices = RSC_ARRAY(arena, struct rsp_slice_tables, d->cluster->world);

@@ -34,18 +34,15 @@ struct scheduler {
 
 static int64_t round_up(int64_t v, int64_t to) { return rsc_ceildiv(v, to) * to; }
 
-/* What a process copies to itself takes no turn, no messages and no staging. */
-static bool is_copy(const struct rsc_stream *st) { return st->src == st->dst && st->parent < 0; }
-
 /* The turn of a stream is its tree's, later by its depth. */
 static int64_t turn_of(const struct scheduler *s, const struct rsc_stream *st) {
   const struct rsc_stream *root = &s->routes->streams[st->root];
-  return is_copy(st) ? 0 : rsc_floormod(root->dst - root->src + st->depth, s->turns);
+  return rsc_is_copy(st) ? 0 : rsc_floormod(root->dst - root->src + st->depth, s->turns);
 }
 
 /* Rounds in which the stream may be active: its tree's last hop still ends in time. */
 static int64_t active_rounds(const struct scheduler *s, const struct rsc_stream *st) {
-  if (is_copy(st)) return s->rounds;
+  if (rsc_is_copy(st)) return s->rounds;
   int64_t active = s->rounds / s->turns - rsc_ceildiv(st->tail, s->turns);
   return active > 1 ? active : 1;
 }
@@ -84,7 +81,7 @@ static void measure(struct scheduler *s) {
   s->ops = RSC_ARRAY(s->scratch, int64_t, cells);
   for (int64_t i = 0; i < s->routes->stream_count; i++) {
     const struct rsc_stream *st = &s->routes->streams[i];
-    if (is_copy(st)) continue;
+    if (rsc_is_copy(st)) continue;
     int64_t turn = turn_of(s, st), messages = messages_of(s, st);
     s->ops[st->src * s->turns + turn] += messages;
     s->ops[st->dst * s->turns + turn] += messages;
@@ -230,11 +227,11 @@ static void place_streams(struct scheduler *s, struct rsc_arena *arena, struct r
     struct rsc_timing *t = &timings[i];
     const struct rsc_stream *root = &s->routes->streams[st->root];
     int64_t quantum = quantum_of(s, st), active = rsc_ceildiv(st->bytes, quantum);
-    int64_t turns = is_copy(st) ? 1 : s->turns, room = active_rounds(s, st) - active + 1;
+    int64_t turns = rsc_is_copy(st) ? 1 : s->turns, room = active_rounds(s, st) - active + 1;
     t->quantum = quantum;
     t->step = turns;
     t->round0 = turn_of(s, root) + turns * ((root->src * 7 + root->dst * 3) % room) + st->depth;
-    if (is_copy(st) || st->direct) continue;
+    if (rsc_is_copy(st) || st->direct) continue;
     /* With step 1 a stream alternates between its slots in the two regions; with an even step all its rounds use one. */
     bool alternate = turns == 1 && active > 1;
     int64_t turn = t->round0 % turns;
