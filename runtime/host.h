@@ -21,8 +21,7 @@ struct rsr_station {
   pthread_mutex_t lock;
   pthread_cond_t bell; /* something that this rank waits for may have changed */
   struct reshard_context *member;
-  _Atomic uint64_t begun;  /* fused: last refit whose buffers may be read */
-  _Atomic uint64_t copied; /* fused: last refit of which this rank has all bytes */
+  _Atomic uint64_t begun; /* fused: last refit whose buffers may be read */
 };
 
 struct reshard_host_group {

@@ -126,32 +126,15 @@ static enum reshard_status run_ops(struct rsr_host *host, struct reshard_fault *
   return RESHARD_OK;
 }
 
-static enum reshard_status await_all(struct reshard_context *context, const uint32_t *peers, uint64_t count, bool begun,
-                                     struct reshard_fault *fault) {
-  struct rsr_host *host = rsr_host_of(context);
-  for (uint64_t p = 0; p < count; p++) {
-    struct rsr_station *peer = &host->group->stations[peers[p]];
-    enum reshard_status status = rsr_host_await(context, begun ? &peer->begun : &peer->copied, host->refit, peers[p],
-                                                RESHARD_NO_ROUND, begun ? "to begin" : "to have read", fault);
-    if (status != RESHARD_OK) return status;
-  }
-  return RESHARD_OK;
-}
-
-static void tell_all(struct rsr_host *host, const uint32_t *peers, uint64_t count) {
-  for (uint64_t p = 0; p < count; p++) rsr_host_ring(host->group, peers[p]);
-}
-
 enum reshard_status rsr_fused_refit(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   enum reshard_status status = rsr_inject(context, context->config.inject.round, fault);
   if (status != RESHARD_OK) return status;
   atomic_store(&host->station->begun, host->refit);
-  tell_all(host, host->receivers, host->receiver_count);
-  status = await_all(context, host->senders, host->sender_count, true, fault);
-  if (status == RESHARD_OK) status = run_ops(host, fault);
-  if (status != RESHARD_OK) return status;
-  atomic_store(&host->station->copied, host->refit);
-  tell_all(host, host->senders, host->sender_count);
-  return await_all(context, host->receivers, host->receiver_count, false, fault);
+  for (uint64_t p = 0; p < host->receiver_count; p++) rsr_host_ring(host->group, host->receivers[p]);
+  for (uint64_t p = 0; p < host->sender_count && status == RESHARD_OK; p++) {
+    struct rsr_station *peer = &host->group->stations[host->senders[p]];
+    status = rsr_host_await(context, &peer->begun, host->refit, host->senders[p], RESHARD_NO_ROUND, "to begin", fault);
+  }
+  return status == RESHARD_OK ? run_ops(host, fault) : status;
 }

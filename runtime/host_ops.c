@@ -151,11 +151,6 @@ static bool conv_row(struct rsr_ops *ops, const struct rsk_conv conv[2], uint32_
   return true;
 }
 
-static bool goes_on(const struct rsr_op *op, const struct rsr_nest *nest, uint32_t conv, const struct rsk_conv *pair) {
-  return op->loop_count == 0 && nest->loop_count == 0 && op->conv == conv && pair[0].is_copy && pair[1].is_copy &&
-         op->dst + op->run == nest->dst && op->src + op->run == nest->src;
-}
-
 bool rsr_ops_add(struct rsr_ops *ops, const struct rsr_nest *nest) {
   uint32_t conv;
   if (!conv_row(ops, nest->conv, &conv)) return false;
@@ -163,10 +158,6 @@ bool rsr_ops_add(struct rsr_ops *ops, const struct rsr_nest *nest) {
   uint64_t bytes = nest->run * (copy ? 1 : nest->conv[1].dst_bytes);
   for (uint32_t l = 0; l < nest->loop_count; l++) bytes *= nest->loops[l].count;
   ops->bytes += bytes;
-  if (ops->count > 0 && goes_on(&ops->rows[ops->count - 1], nest, conv, nest->conv)) {
-    ops->rows[ops->count - 1].run += nest->run;
-    return true;
-  }
   void *rows = ops->rows, *loops = ops->loops;
   bool good = grow(&rows, &ops->room, ops->count, 1, sizeof *ops->rows);
   ops->rows = rows;

@@ -113,7 +113,7 @@ static uint64_t random_of(struct rsr_host *host) {
 
 static void dawdle(struct reshard_context *context) {
   struct rsr_host *host = rsr_host_of(context);
-  if (host->random != 0 && random_of(host) % 4 == 0) rsr_host_pause(context, (double)(random_of(host) % 300) * 1e-6);
+  if (host->random != 0 && random_of(host) % 8 == 0) rsr_host_pause(context, (double)(random_of(host) % 300) * 1e-6);
 }
 
 /* ---- pack and unpack --------------------------------------------------------------------------------------------- */

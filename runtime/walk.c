@@ -23,14 +23,14 @@ struct rsr_box rsr_next_box(const struct rsp_program *program, const struct rsp_
     uint64_t elems = desc->run - in_run < end - first ? desc->run - in_run : end - first;
     return (struct rsr_box){first, elems, 1, desc->loop_count};
   }
-  /* Whole runs: the outermost loop of which a whole turn starts here and fits. Without one, a single run. */
+  /* Whole runs: the outermost loop of which a whole turn starts here and fits; without one, a single run. Where only
+   * some turns are left of a loop, no turn of the next one starts here or fits. */
   struct rsr_box box = {first, size, 1, desc->loop_count};
   for (uint32_t l = desc->loop_count; l-- > outer;) {
     uint64_t turns_left = loops[l].count - first / size % loops[l].count;
     uint64_t turns = (end - first) / size < turns_left ? (end - first) / size : turns_left;
     if (first % size != 0 || turns == 0) break;
     box = (struct rsr_box){first, turns * size, turns, l};
-    if (turns < loops[l].count) break;
     size *= loops[l].count;
   }
   return box;

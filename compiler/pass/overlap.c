@@ -129,7 +129,7 @@ static int32_t count_wants(const struct part *p) {
 /* Elements that nobody holds are left out: pair has checked that a skip excuses them. */
 static struct rsc_templates finish(struct rsc_arena *arena, struct parts *parts) {
   struct rsc_templates out = {0};
-  qsort(parts->at, parts->len, sizeof *parts->at, by_end_and_position);
+  if (parts->len) qsort(parts->at, parts->len, sizeof *parts->at, by_end_and_position);
   for (size_t i = 0; i < parts->len; i++) {
     struct part *p = &parts->at[i];
     int32_t wants = count_wants(p);

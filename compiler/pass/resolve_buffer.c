@@ -139,7 +139,7 @@ static bool stands_once(struct rsc_resolver *r, const struct rsc_symbol *name, s
   r->places.at[place].next = mine->first;
   mine->first = place + 1;
   for (int32_t g = r->group_of.at[name->id]; g; g = r->groups.at[g - 1].next) {
-    if (&r->groups.at[g - 1] == mine) continue;
+    if (&r->groups.at[g - 1] == mine || !rsc_meshes_meet(r, mine->mesh, r->groups.at[g - 1].mesh)) continue;
     for (int32_t p = r->groups.at[g - 1].first; p; p = r->places.at[p - 1].next) {
       if (!rsc_sites_meet(r, site, r->places.at[p - 1].site)) continue;
       refuse_twice(r, name, span, site, &r->places.at[p - 1]);

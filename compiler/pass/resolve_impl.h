@@ -333,6 +333,8 @@ int32_t rsc_axis_of(struct rsc_resolver *r, const struct rsc_mesh *mesh, const s
 int32_t rsc_site_of(struct rsc_resolver *r, int32_t mesh, const int64_t *pins);
 /* A rank that is in both, or -1. */
 int64_t rsc_common_rank(struct rsc_resolver *r, int32_t a, int32_t b);
+/* Whether any rank is in both meshes. */
+bool rsc_meshes_meet(struct rsc_resolver *r, int32_t a, int32_t b);
 bool rsc_sites_meet(struct rsc_resolver *r, int32_t a, int32_t b);
 
 /* files */

@@ -246,3 +246,11 @@ bool rsc_sites_meet(struct rsc_resolver *r, int32_t a, int32_t b) {
   if (fresh) *RSC_PUSH(r->arena, &r->overlaps) = rsc_common_rank(r, a, b) >= 0;
   return r->overlaps.at[id];
 }
+
+bool rsc_meshes_meet(struct rsc_resolver *r, int32_t a, int32_t b) {
+  int64_t free[AXES_MAX];
+  if (a == b) return true;
+  for (int i = 0; i < AXES_MAX; i++) free[i] = -1;
+  int32_t x = rsc_site_of(r, a, free), y = rsc_site_of(r, b, free);
+  return rsc_sites_meet(r, x, y);
+}

@@ -17,6 +17,7 @@ LINKS = ("links:\n  nvlink: {bandwidth: 450e9, latency: 2e-6}\n  network: {bandw
          "  memory: {bandwidth: 3.3e12}\n")
 P = -1  # padding or a gap: garbage on the training side, zero on the inference side
 CASES = []
+SLOW = False  # a build that is not held to times
 SIZES = {"bool": 1, "u8": 1, "i8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "f16": 2, "bf16": 2,
          "f32": 4, "f64": 8, "f8e4m3": 1, "f8e5m2": 1}
 SPELLED = {"bool": "BOOL", "f8e4m3": "F8_E4M3", "f8e5m2": "F8_E5M2"}
@@ -114,7 +115,7 @@ class Plan:
 
 class Tools:
     def __init__(self, bin_dir, directory):
-        self.bin, self.dir = pathlib.Path(bin_dir), directory
+        self.bin, self.dir = pathlib.Path(bin_dir).resolve(), directory
 
     def run(self, tool, *args, ok=None, env=None):
         done = subprocess.run([str(self.bin / tool), *map(str, args)], capture_output=True, text=True, cwd=self.dir,

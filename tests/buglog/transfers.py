@@ -3,6 +3,7 @@
 import os
 import time
 
+import harness
 from harness import LINKS, case, grid, need, row
 
 ONE = 'mesh m [x: 1];\non m { buffer "w"; }\n'
@@ -19,7 +20,7 @@ def crossing_cuts(tools, fields):
             tensors=f'tensor "w" bf16 [{size}, {size}];\n',
             train='mesh m [d: 128];\non m { buffer "w"[_ @d, _]; }\n',
             infer='mesh m [d: 128];\non m { buffer "w"[_, _ @d]; }\n'))["records"])
-        need(time.monotonic() - begun < 1, "the compile takes over a second")
+        need(harness.SLOW or time.monotonic() - begun < 1, "the compile takes over a second")
         need((tools.dir / "plan").stat().st_size < 8 << 20, "the plan is over 8 MiB: 512 bytes per record, both ends")
     need(counts == [16384, 16384], f"records: {counts}")
 

@@ -78,15 +78,17 @@ static void make_group(struct maker *m, struct group *g) {
                       .pad = pick(m, 0, 1) ? 0 : (uint32_t)pick(m, 1, 9)};
   g->wire = g->src_dtype = g->dst_dtype = any[pick(m, 0, 6)];
   if (m->options->plain || pick(m, 0, 2) == 0) return;
-  g->wire = floats[pick(m, 0, 2)];
-  g->src_dtype = floats[pick(m, 0, 2)];
-  g->dst_dtype = floats[pick(m, 0, 2)];
+  /* Mostly of one form, so that groups differ in the op or the constant alone. */
+  g->wire = g->src_dtype = g->dst_dtype = floats[m->seed % 2];
+  if (pick(m, 0, 1)) g->wire = floats[pick(m, 0, 2)];
+  if (pick(m, 0, 1)) g->src_dtype = floats[pick(m, 0, 2)];
+  if (pick(m, 0, 1)) g->dst_dtype = floats[pick(m, 0, 2)];
   if (pick(m, 0, 2) == 0) {
     g->src_op = RSP_OP_ADD;
-    g->src_constant = 1.0f;
+    g->src_constant = pick(m, 0, 1) ? 1.0f : 0.5f;
   }
   g->dst_op = (uint32_t)pick(m, RSP_OP_COPY, RSP_OP_ADD);
-  if (g->dst_op == RSP_OP_ADD) g->dst_constant = -0.75f;
+  if (g->dst_op == RSP_OP_ADD) g->dst_constant = pick(m, 0, 1) ? -0.75f : 3.0f;
 }
 
 static void describe_side(struct maker *m, struct group *g, uint32_t side, uint32_t tensor) {

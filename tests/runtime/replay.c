@@ -94,7 +94,6 @@ void stage_fill(struct stage *stage, uint64_t seed) {
       memcpy(stage->want[w][b], stage->memory[w][b], buffer->bytes);
     }
     zero_padding(&p, stage->want[w]);
-    zero_padding(&p, stage->memory[w]);
   }
   made_walk(&stage->plan, stage->want);
 }

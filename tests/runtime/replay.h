@@ -17,7 +17,7 @@ struct stage {
 
 void stage_open(struct stage *stage, const void *bytes, size_t size);
 void stage_close(struct stage *stage);
-/* Training buffers by the seed, inference buffers poisoned; `want` is what a replay must give. */
+/* Training buffers by the seed, inference buffers poisoned, padding too; `want` is what a replay must give. */
 void stage_fill(struct stage *stage, uint64_t seed);
 /* Every byte of every buffer and around it. NULL, or what is wrong (static text). */
 const char *stage_check(const struct stage *stage);

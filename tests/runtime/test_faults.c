@@ -128,7 +128,7 @@ static void bad_slice(void) {
   CHECK(tiny_plan(&bytes, &size), "tiny");
   const struct rsp_header *h = bytes;
   const struct rsp_dirent *dir = (const void *)((unsigned char *)bytes + h->sections[RSP_SEC_DIRECTORY].off);
-  char path[] = "/tmp/reshard-XXXXXX";
+  char path[] = "reshard-XXXXXX"; /* in the directory of the build */
   int fd = mkstemp(path);
   CHECK(fd >= 0, "mkstemp");
   ((unsigned char *)bytes)[dir[2].off + dir[2].bytes - 1] ^= 1;
@@ -158,13 +158,40 @@ static void bad_slice(void) {
 }
 
 /* Slices that are sound each, but one receives what the other does not send. */
-static void no_fit(enum reshard_mode mode) {
+static void other_quantum(struct tiny_slice *s, struct rsp_stream *in) {
+  (void)s;
+  in->quantum = in->slot_stride = 16;
+  in->slots = 1;
+}
+
+static void other_parts(struct tiny_slice *s, struct rsp_stream *in) {
+  struct rsp_part *part = &s->parts[in->parts];
+  s->bodies[part->body].elems = 8; /* twice the loop, of which the part takes the second half */
+  s->loops[s->descs[s->bodies[part->body].descs].loops] = (struct rsp_loop){4, 0, 0};
+  part->lo = 4, part->hi = 8;
+}
+
+static void other_runs(struct tiny_slice *s, struct rsp_stream *in) {
+  struct rsp_desc *desc = &s->descs[s->bodies[s->parts[in->parts].body].descs];
+  desc->run = 1;
+  s->loops[desc->loops] = (struct rsp_loop){4, 0, 4};
+}
+
+static void other_time(struct tiny_slice *s, struct rsp_stream *in) {
+  (void)s;
+  in->quantum = 16; /* one message, in the second round */
+  in->slot_stride = 16;
+  in->slots = 1;
+  in->round0 = 1;
+}
+
+static void no_fit(enum reshard_mode mode, void (*change)(struct tiny_slice *slice, struct rsp_stream *in)) {
   struct tiny *tiny = malloc(sizeof *tiny);
   CHECK(tiny, "memory");
   tiny_init(tiny);
   for (uint64_t i = 0; i < tiny->slices[2].stream_count; i++) {
     struct rsp_stream *stream = &tiny->slice[2].streams[i];
-    if (stream->peer == 1) stream->round0 ^= 0, stream->quantum = 16, stream->slot_stride = 16, stream->slots = 1;
+    if (stream->peer == 1) change(&tiny->slice[2], stream);
   }
   void *bytes;
   size_t size;
@@ -458,7 +485,10 @@ int main(void) {
     enum reshard_mode mode = (enum reshard_mode)m;
     plans_differ(mode);
     never_comes(mode);
-    no_fit(mode);
+    no_fit(mode, other_quantum);
+    no_fit(mode, other_parts);
+    no_fit(mode, other_runs);
+    no_fit(mode, other_time);
     no_memory(mode);
     for (uint32_t rank = 0; rank < TINY_WORLD; rank++) {
       dies(mode, rank);
