@@ -121,9 +121,32 @@ static void rows(unsigned char *dst, const unsigned char *src, uint64_t count, i
 }
 
 #ifdef VEC
+/* Rows ahead of which the source is asked for: where rows are far apart the processor does not see the pattern. */
+#define AHEAD 16u
+#define LINE_VECS (LINE / sizeof(VEC))
+
+static inline void ask_row(const unsigned char *src, int64_t src_step, uint64_t lines) {
+  uintptr_t at = (uintptr_t)src + AHEAD * (uintptr_t)src_step; /* may lie past the end: nothing is read */
+  for (uint64_t i = 0; i < lines; i++) __builtin_prefetch((const void *)(at + i * LINE), 0, 3);
+}
+
+/* `group` rows are read before the first is written: loads and stores past the caches wait for each other less. */
 static inline void stream_rows_of(unsigned char *dst, const unsigned char *src, uint64_t count, int64_t dst_step,
-                                  int64_t src_step, uint64_t lines) {
-  for (uint64_t k = 0; k < count; k++, dst += dst_step, src += src_step) {
+                                  int64_t src_step, uint64_t lines, uint64_t group) {
+  uint64_t vecs = lines * LINE_VECS;
+  for (; count >= group; count -= group, dst += (int64_t)group * dst_step, src += (int64_t)group * src_step) {
+    VEC v[8 * LINE_VECS];
+    for (uint64_t k = 0; k < group; k++) {
+      const unsigned char *row = src + (int64_t)k * src_step;
+      ask_row(row, src_step, lines);
+      for (uint64_t i = 0; i < vecs; i++) v[k * vecs + i] = VLOAD(row + i * sizeof(VEC));
+    }
+    for (uint64_t k = 0; k < group; k++) {
+      unsigned char *row = dst + (int64_t)k * dst_step;
+      for (uint64_t i = 0; i < vecs; i++) VSTREAM(row + i * sizeof(VEC), v[k * vecs + i]);
+    }
+  }
+  for (; count > 0; count--, dst += dst_step, src += src_step) {
     for (uint64_t i = 0; i < lines; i++) stream_line(dst + i * LINE, src + i * LINE);
   }
 }
@@ -135,13 +158,13 @@ static void rows_stream(unsigned char *dst, const unsigned char *src, uint64_t c
   if (run % LINE == 0 && (((uintptr_t)dst | (uint64_t)dst_step) & (LINE - 1)) == 0) {
     switch (run / LINE) {
     case 1:
-      stream_rows_of(dst, src, count, dst_step, src_step, 1);
+      stream_rows_of(dst, src, count, dst_step, src_step, 1, 4);
       return;
     case 2:
-      stream_rows_of(dst, src, count, dst_step, src_step, 2);
+      stream_rows_of(dst, src, count, dst_step, src_step, 2, 4);
       return;
     case 4:
-      stream_rows_of(dst, src, count, dst_step, src_step, 4);
+      stream_rows_of(dst, src, count, dst_step, src_step, 4, 2);
       return;
     default:
       break;

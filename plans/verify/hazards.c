@@ -115,9 +115,14 @@ static void check_rank(struct rspv *v, uint32_t rank, struct areas *areas) {
     for (size_t j = i + 1; j < areas->count && areas->at[j].lo < a->hi && v->work.left; j++) {
       uint64_t round;
       if (!clash(v, a, &areas->at[j], &round)) continue;
+      const struct area *b = &areas->at[j];
       place.round = (uint32_t)round;
-      rspv_report_add(v, RSPV_HAZARDS, place, "two messages use the same staging at a time: those with peers %u and %u",
-                      a->stream->peer, areas->at[j].stream->peer);
+      if (a->stream == b->stream)
+        rspv_report_add(v, RSPV_HAZARDS, place, "a slot of staging is used again before its message is done with");
+      else
+        rspv_report_add(v, RSPV_HAZARDS, place,
+                        "two messages use the same staging at a time: those with peers %u and %u", a->stream->peer,
+                        b->stream->peer);
     }
   }
   struct rspv_place place = {RSPV_NONE, RSPV_NONE, rank, RSPV_NONE, RSPV_NONE, 0, 0};

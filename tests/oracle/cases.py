@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import tempfile
 import yaml
 from pair import load_pair
 from syntax import Refuse
@@ -102,7 +103,7 @@ def clear(d):
 
 def scratch():
     """A directory of this process, in memory where there is one."""
-    base = '/dev/shm' if os.path.isdir('/dev/shm') and os.access('/dev/shm', os.W_OK) else '/tmp'
-    d = os.path.join(base, f'oracle-{os.getuid()}-{os.getpid()}')
+    base = os.environ.get('ORACLE_SCRATCH') or tempfile.gettempdir()
+    d = os.path.join(base, f'oracle-{os.getpid()}')
     os.makedirs(d, exist_ok=True)
     return d

@@ -11,25 +11,28 @@ from syntax import DTYPES, Refuse
 class Generator:
     def __init__(self, seed):
         self.seed, self.rng = seed, random.Random(seed)
-        self.fams = []
+        self.fams, self.limit = [], 360
         self.sides = {w: SideGen(self, w) for w in ('train', 'infer')}
         self.case = Case(seed)
 
     def make_tensors(self):
+        big = self.rng.random() < 0.05
+        extents, most, members = (EXTENTS + [24, 32, 36, 40, 48, 64], 3000, 1000) if big else (EXTENTS, 240, 80)
+        self.limit = 6000 if big else 360
         words = self.rng.sample(WORDS, self.rng.randint(2, 5))
         base = self.rng.choice(list(DTYPES))
         for i, w in enumerate(words):
             dtype = base if self.rng.random() < 0.5 else self.rng.choice(list(DTYPES))
             nd = self.rng.choices([0, 1, 2, 3, 4, 5], [1, 4, 6, 4, 1.5, 0.5])[0]
             while True:
-                shape = [self.rng.choice(EXTENTS) for _ in range(nd)]
+                shape = [self.rng.choice(extents) for _ in range(nd)]
                 if nd and self.rng.random() < 0.05:
                     shape[self.rng.randrange(nd)] = 0
-                if np.prod(shape, dtype=int) <= 240:
+                if np.prod(shape, dtype=int) <= most:
                     break
-            count = self.rng.choice([None, None, 2, 3, 4, 5]) if np.prod(shape, dtype=int) <= 80 else None
+            count = self.rng.choice([None, None, 2, 3, 4, 5]) if np.prod(shape, dtype=int) <= members else None
             f = Family(f'{w}.t{i}', count, dtype, shape)
-            if count and np.prod(shape, dtype=int) <= 40 and self.rng.random() < 0.4:
+            if count and np.prod(shape, dtype=int) <= members // 2 and self.rng.random() < 0.4:
                 f.count, f.inner = self.rng.choice([2, 3]), self.rng.choice([2, 3, 4])
             if count and self.rng.random() < 0.4:
                 f.suffix = self.rng.choice(['.weight', '.w', '_s'])
@@ -228,8 +231,8 @@ class Generator:
             case.args += ['--staging', rng.choice(['4KiB', '16KiB', '64KiB'])]
         if rng.random() < 0.2:
             case.args += ['--max-ops', str(rng.choice([64, 128]))]
-        if rng.random() < 0.2:
-            case.args += ['--chunk', rng.choice(['256', '1KiB', '4KiB', 'AUTO'])]
+        if rng.random() < 0.4:
+            case.args += ['--chunk', rng.choice(['64', '256', '256', '1KiB', '4KiB', 'AUTO'])]
 
     def cluster(self, worlds, how):
         gpus = self.rng.choice([1, 2, 3, 4, 8])

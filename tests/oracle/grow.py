@@ -5,8 +5,6 @@ import numpy as np
 from oracle import Ctx
 from syntax import Refuse, parse_expr
 
-LIMIT = 360
-
 
 class V:
     """text: the expression; tmpl: the same with \\0 for its only leaf, or None; shapes: one per coordinate."""
@@ -45,7 +43,7 @@ class Scope:
             for c in self.coords:
                 ctx = Ctx(side, self.mesh, self.pins, c, len(side.names))
                 v = side.ev.value(e, env, ctx)
-                if v.arr.size > LIMIT:
+                if v.arr.size > self.sg.g.limit:
                     return None
                 out.append((v, ctx))
         except Refuse:

@@ -7,11 +7,14 @@
     run.py --bin build/bin --count 40 --bug 1      must be caught: exit 0 if at least one case fails on values
 """
 import argparse
+import atexit
 import collections
 import multiprocessing
 import os
 import random
+import shutil
 import sys
+import tempfile
 import time
 import traceback
 from cases import Case, scratch
@@ -20,17 +23,22 @@ from features import Tables
 from generate import generate
 from mutate import mutate
 from properties import PROPERTIES
+from shipped import shipped
 from shrink import shrink
 from syntax import Refuse, TooBig
 
 
+LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'plans', 'library')
 FILL = 5  # with --fill, at most so many times --count cases to fill the tables
 
 
 def make(seed, opt):
     """The case of a seed: three of four valid by intention, the fourth with one fault."""
     rng = random.Random(f'case {seed}')
-    case = generate(seed)
+    if rng.random() < opt.shipped and os.path.isdir(LIBRARY):
+        case = shipped(seed, LIBRARY)
+    else:
+        case = generate(seed)
     return mutate(case, rng) if rng.random() < opt.mutants else case
 
 
@@ -135,6 +143,9 @@ def run(opt):
             if opt.fill and sum(kinds.values()) >= opt.count and not tables.empty():
                 pool.terminate()
                 break
+            if opt.bug is not None and r['kind'] in ('values', 'files', 'run'):
+                pool.terminate()
+                break
             if opt.budget and time.monotonic() - begin > opt.budget or len(bad) >= opt.stop:
                 pool.terminate()
                 break
@@ -162,6 +173,7 @@ def main():
     p.add_argument('--quick', action='store_true', help='for every build: 75 seconds, little shrinking')
     p.add_argument('--out', default='oracle-failures')
     p.add_argument('--mutants', type=float, default=0.25, help='share of cases with a deliberate fault')
+    p.add_argument('--shipped', type=float, default=0.03, help='share of cases from the library, at toy sizes')
     p.add_argument('--properties', type=int, default=10, help='check the properties on one seed of this many; 0: never')
     p.add_argument('--shrink', type=float, default=40, help='seconds for each failing case')
     p.add_argument('--stop', type=int, default=20, help='stop after this many discrepancies')
@@ -176,6 +188,9 @@ def main():
     opt = p.parse_args()
     if opt.quick:
         opt.count, opt.budget, opt.shrink, opt.stop = 100000, 75, 10, 3
+    base = '/dev/shm' if os.access('/dev/shm', os.W_OK) else None
+    os.environ['ORACLE_SCRATCH'] = scratch_dir = tempfile.mkdtemp(prefix='oracle-', dir=base)
+    atexit.register(shutil.rmtree, scratch_dir, True)
     opt.bin, opt.out = os.path.abspath(opt.bin), os.path.abspath(opt.out)
     return replay(opt) if opt.replay else run(opt)
 

@@ -118,6 +118,8 @@ class SideGen:
     # -- meshes
     def make_meshes(self):
         n = self.rng.choice([1, 2, 2, 3, 4, 4, 6, 8])
+        if self.rng.random() < 0.03:
+            n = self.rng.choice([12, 15, 16, 24, 30])
         ranks = None
         if self.rng.random() < 0.4:
             lo = self.rng.randint(0, 2)
