@@ -63,7 +63,7 @@ struct rsr_port {
   struct rsr_cursor twin;      /* self streams: of the destination */
   struct rsr_channel own;      /* OUT */
   struct rsr_channel *channel; /* OUT: &own; IN: the sender's */
-  bool is_read;                /* IN: a relay reads its staging */
+  bool is_read;                /* IN: a relay reads what it received */
 };
 
 /* One direct copy in fused mode. */
@@ -173,8 +173,13 @@ bool rsr_ops_add(struct rsr_ops *ops, const struct rsr_nest *nest);
 void rsr_ops_run(const struct rsr_ops *ops, const struct rsr_op *op);
 void rsr_ops_free(struct rsr_ops *ops);
 
-/* The stream of the peer that is the other end of `stream` of rank `self`, or NULL. */
-const struct rsp_stream *rsr_twin(const struct rsp_program *peer, uint32_t self, uint32_t dir, uint32_t kind);
+/* The stream of the peer, in direction `dir` there, that is the other end of `stream` of rank `self`; or NULL. */
+const struct rsp_stream *rsr_twin(const struct rsp_program *peer, uint32_t self, uint32_t dir,
+                                  const struct rsp_stream *stream);
+/* The outgoing stream that `stream` of *rank passes on in the end, and its rank; the stream itself if it is no relay. NULL if
+ * it leads nowhere. All ranks are prepared. */
+const struct rsp_stream *rsr_origin(const struct reshard_host_group *group, uint32_t *rank,
+                                    const struct rsp_stream *stream);
 /* Each stream of this rank has its other end at the peer, in the same shape. All ranks are prepared. */
 enum reshard_status rsr_check_twins(struct reshard_context *context, struct reshard_fault *fault);
 /* What a test wants this rank to do wrong here. */

@@ -21,32 +21,83 @@ static uint64_t cache_bytes(void) {
   return bytes > 0 ? (uint64_t)bytes : CACHE_BYTES;
 }
 
-static bool find_peers(const struct rsp_program *program, uint32_t dir, uint32_t **peers, uint64_t *count) {
-  uint64_t streams = program->slice->streams.count;
-  *peers = malloc((streams + 1) * sizeof **peers);
-  if (!*peers) return false;
-  for (uint64_t s = 0; s < streams; s++) {
-    const struct rsp_stream *stream = &program->streams[s];
-    /* Streams ascend by peer within a direction: both kinds of one peer stand together. */
-    if (stream->dir != dir || (*count > 0 && (*peers)[*count - 1] == stream->peer)) continue;
-    (*peers)[(*count)++] = stream->peer;
+static bool add_peer(uint32_t **peers, uint64_t *count, uint64_t *room, uint32_t peer) {
+  if (*count == *room) {
+    uint64_t more = *room ? *room * 2 : 16;
+    uint32_t *grown = realloc(*peers, more * sizeof *grown);
+    if (!grown) return false;
+    *peers = grown;
+    *room = more;
   }
+  (*peers)[(*count)++] = peer;
   return true;
 }
 
-enum reshard_status rsr_fused_prepare(struct reshard_context *context, struct reshard_fault *fault) {
+static int by_number(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Each peer once, without this rank. */
+static uint64_t distinct(uint32_t *peers, uint64_t count, uint32_t self) {
+  uint64_t kept = 0;
+  if (count > 1) qsort(peers, count, sizeof *peers, by_number);
+  for (uint64_t i = 0; i < count; i++) {
+    if (peers[i] != self && (kept == 0 || peers[kept - 1] != peers[i])) peers[kept++] = peers[i];
+  }
+  return kept;
+}
+
+/* Where the streams that come in begin: whose buffers this rank reads. */
+static bool find_senders(struct reshard_context *context) {
   struct rsr_host *host = rsr_host_of(context);
   const struct rsp_program *program = &context->slice.program;
-  if (context->slice.plan->header.features & RSP_FEATURE_RELAY) {
-    return rsr_fault(fault, RESHARD_UNSUPPORTED,
-                     "prepare: this plan has relays, which fused mode cannot join; use staged mode");
+  uint64_t room = 0;
+  for (uint64_t s = 0; s < program->slice->streams.count; s++) {
+    const struct rsp_stream *stream = &program->streams[s];
+    if (stream->dir != RSP_DIR_IN) continue;
+    uint32_t rank = stream->peer;
+    const struct rsp_program *peer = &host->group->stations[rank].member->slice.program;
+    rsr_origin(host->group, &rank, rsr_twin(peer, context->world_rank, RSP_DIR_OUT, stream));
+    if (!add_peer(&host->senders, &host->sender_count, &room, rank)) return false;
   }
-  uint64_t bytes = program->slice->streams.count * sizeof(uint32_t);
-  if (!find_peers(program, RSP_DIR_IN, &host->senders, &host->sender_count) ||
-      !find_peers(program, RSP_DIR_OUT, &host->receivers, &host->receiver_count) ||
-      context->config.inject.kind == RESHARD_INJECT_NO_MEMORY) {
-    return rsr_no_memory(fault, "peers", bytes);
+  host->sender_count = distinct(host->senders, host->sender_count, context->world_rank);
+  return true;
+}
+
+/* Everybody whom a stream of this rank reaches, directly or passed on: who reads its buffers. `todo` is a list of
+ * incoming streams, as (rank, index). */
+static bool find_receivers(struct reshard_context *context) {
+  struct rsr_host *host = rsr_host_of(context);
+  uint32_t *todo = NULL;
+  uint64_t room = 0, todo_count = 0, todo_room = 0;
+  bool good = true, relays = context->slice.plan->header.features & RSP_FEATURE_RELAY;
+  const struct rsp_program *program = &context->slice.program;
+  uint32_t rank = context->world_rank, relay = RSP_NO_STREAM;
+  for (;;) {
+    for (uint64_t s = 0; s < program->slice->streams.count && good; s++) {
+      const struct rsp_stream *stream = &program->streams[s];
+      if (stream->dir != RSP_DIR_OUT) break;
+      if (stream->relay != relay) continue;
+      const struct rsp_program *peer = &host->group->stations[stream->peer].member->slice.program;
+      const struct rsp_stream *in = rsr_twin(peer, rank, RSP_DIR_IN, stream);
+      good = add_peer(&host->receivers, &host->receiver_count, &room, stream->peer);
+      if (!good || !relays) continue;
+      good = add_peer(&todo, &todo_count, &todo_room, stream->peer) &&
+             add_peer(&todo, &todo_count, &todo_room, (uint32_t)(in - peer->streams));
+    }
+    if (!todo_count || !good) break;
+    relay = todo[--todo_count];
+    rank = todo[--todo_count];
+    program = &host->group->stations[rank].member->slice.program;
   }
+  free(todo);
+  host->receiver_count = distinct(host->receivers, host->receiver_count, context->world_rank);
+  return good;
+}
+
+enum reshard_status rsr_fused_prepare(struct reshard_context *context, struct reshard_fault *fault) {
+  if (context->config.inject.kind == RESHARD_INJECT_NO_MEMORY) return rsr_no_memory(fault, "copies", 0);
   return RESHARD_OK;
 }
 
@@ -68,7 +119,8 @@ static enum reshard_status join_span(struct rsr_host *host, const struct rsr_sli
     struct rsr_box box = rsr_next_box(&to->program, dst->desc, outer, at, dst->end);
     if (!rsr_nest_join(&nest, from, src->desc, to, dst->desc, &box)) {
       rsr_fault(fault, RESHARD_BAD_PLAN, "the plan asks for a conversion that does not exist (dtypes %u to %u to %u)",
-                src->desc->buf_dtype, src->desc->wire_dtype, dst->desc->buf_dtype);
+                rsp_shape_of(&from->program, src->desc)->buf_dtype, rsp_shape_of(&from->program, src->desc)->wire_dtype,
+                rsp_shape_of(&to->program, dst->desc)->buf_dtype);
       rsr_fault_at(fault, &to->program, rsp_program_buffer(&to->program, dst->desc->ref));
       return RESHARD_BAD_PLAN;
     }
@@ -83,10 +135,11 @@ static enum reshard_status join_stream(struct reshard_context *context, const st
                                        struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   const struct rsr_slice *to = &context->slice;
-  const struct rsr_slice *from = &host->group->stations[stream->peer].member->slice;
-  uint32_t dir = stream->dir == RSP_DIR_IN ? RSP_DIR_OUT : RSP_DIR_SELF_SRC;
-  struct rsr_cursor dst = rsr_cursor_at_start(stream);
-  struct rsr_cursor src = rsr_cursor_at_start(rsr_twin(&from->program, context->world_rank, dir, stream->kind));
+  uint32_t dir = stream->dir == RSP_DIR_IN ? RSP_DIR_OUT : RSP_DIR_SELF_SRC, rank = stream->peer;
+  const struct rsp_program *peer = &host->group->stations[rank].member->slice.program;
+  const struct rsp_stream *origin = rsr_origin(host->group, &rank, rsr_twin(peer, context->world_rank, dir, stream));
+  const struct rsr_slice *from = &host->group->stations[rank].member->slice;
+  struct rsr_cursor dst = rsr_cursor_at_start(stream), src = rsr_cursor_at_start(origin);
   enum reshard_status status = RESHARD_OK;
   for (uint64_t left = stream->bytes; left > 0 && status == RESHARD_OK;) {
     struct rsr_span a = rsr_take(&from->program, &src, left), b = rsr_take(&to->program, &dst, left);
@@ -104,6 +157,8 @@ static int by_destination(const void *a, const void *b) {
 enum reshard_status rsr_fused_link(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   const struct rsp_program *program = &context->slice.program;
+  if (!find_senders(context) || !find_receivers(context))
+    return rsr_no_memory(fault, "peers", (host->sender_count + host->receiver_count) * sizeof(uint32_t));
   for (uint64_t s = 0; s < program->slice->streams.count; s++) {
     const struct rsp_stream *stream = &program->streams[s];
     if (stream->dir != RSP_DIR_IN && stream->dir != RSP_DIR_SELF_DST) continue;

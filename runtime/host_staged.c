@@ -15,19 +15,20 @@
 /* ---- set-up ------------------------------------------------------------------------------------------------------ */
 
 /* Pieces of runs that [first, end) touches: the messages of a direct stream. */
-static uint64_t runs_in(const struct rsr_span *span) {
-  return (span->end - 1) / span->desc->run - span->first / span->desc->run + 1;
+static uint64_t runs_in(const struct rsp_program *program, const struct rsr_span *span) {
+  uint64_t run = rsp_shape_of(program, span->desc)->run;
+  return (span->end - 1) / run - span->first / run + 1;
 }
 
 static uint64_t most_messages(const struct rsp_program *program, const struct rsp_stream *stream) {
   if (stream->kind == RSP_KIND_STAGED) return 1;
-  struct rsr_cursor cursor = rsr_cursor_at_start(stream);
+  struct rsr_cursor cursor = rsr_cursor_at_start(rsr_described(program, stream));
   uint64_t most = 0;
   for (uint64_t turn = 0; turn < rsp_stream_rounds(stream); turn++) {
     uint64_t count = 0;
     for (uint64_t left = rsr_turn_bytes(stream, turn); left > 0;) {
       struct rsr_span span = rsr_take(program, &cursor, left);
-      count += runs_in(&span);
+      count += runs_in(program, &span);
       left -= span.bytes;
     }
     if (count > most) most = count;
@@ -72,8 +73,8 @@ enum reshard_status rsr_staged_prepare(struct reshard_context *context, struct r
       return rsr_no_memory(fault, "messages", host->ports[s].own.room * sizeof(struct rsr_message));
     }
   }
-  for (uint64_t d = 0; d < program->slice->descs.count; d++) {
-    if (program->descs[d].space == RSP_SPACE_STREAM) host->ports[program->descs[d].ref].is_read = true;
+  for (uint64_t s = 0; s < streams; s++) {
+    if (program->streams[s].relay != RSP_NO_STREAM) host->ports[program->streams[s].relay].is_read = true;
   }
   if (open_staging(context, program->slice->staging)) return RESHARD_OK;
   return rsr_no_memory(fault, "staging", program->slice->staging);
@@ -87,7 +88,7 @@ enum reshard_status rsr_staged_link(struct reshard_context *context, struct resh
     if (port->stream->dir != RSP_DIR_IN) continue;
     const struct reshard_context *peer = host->group->stations[port->stream->peer].member;
     const struct rsp_program *program = &peer->slice.program;
-    const struct rsp_stream *twin = rsr_twin(program, context->world_rank, RSP_DIR_OUT, port->stream->kind);
+    const struct rsp_stream *twin = rsr_twin(program, context->world_rank, RSP_DIR_OUT, port->stream);
     port->channel = &rsr_host_of(peer)->ports[twin - program->streams].own;
   }
   return RESHARD_OK;
@@ -118,36 +119,10 @@ static void dawdle(struct reshard_context *context) {
 
 /* ---- pack and unpack --------------------------------------------------------------------------------------------- */
 
-/* What came in goes out again: run by run, as a run may cross the messages in which it came. */
-static void pack_relay(struct reshard_context *context, const struct rsr_span *span, unsigned char *wire) {
-  struct rsr_host *host = rsr_host_of(context);
-  const struct rsp_program *program = &context->slice.program;
-  const struct rsp_desc *desc = span->desc;
-  const struct rsp_stream *in = &program->streams[desc->ref];
-  uint64_t unit = rsp_dtype_bytes(desc->wire_dtype);
-  for (uint64_t at = span->first; at < span->end;) {
-    uint64_t in_run = desc->run - at % desc->run;
-    uint64_t elems = in_run < span->end - at ? in_run : span->end - at;
-    uint64_t off = rsr_locate(program, desc, at).off;
-    for (uint64_t left = elems * unit; left > 0;) {
-      uint64_t in_slot = in->quantum - off % in->quantum, bytes = left < in_slot ? left : in_slot;
-      memcpy(wire, rsr_stage_slot(host, in, off / in->quantum) + off % in->quantum, bytes);
-      wire += bytes;
-      off += bytes;
-      left -= bytes;
-    }
-    at += elems;
-  }
-}
-
 static bool pack_span(struct reshard_context *context, const struct rsr_span *span, unsigned char *wire) {
   const struct rsp_program *program = &context->slice.program;
-  if (span->desc->space == RSP_SPACE_STREAM) {
-    pack_relay(context, span, wire);
-    return true;
-  }
   uint32_t outer = rsr_outer_loops(program, span->desc);
-  uint64_t unit = rsp_dtype_bytes(span->desc->wire_dtype);
+  uint64_t unit = rsp_dtype_bytes(rsp_shape_of(program, span->desc)->wire_dtype);
   struct rsr_nest nest;
   for (uint64_t at = span->first; at < span->end;) {
     struct rsr_box box = rsr_next_box(program, span->desc, outer, at, span->end);
@@ -162,7 +137,7 @@ static bool pack_span(struct reshard_context *context, const struct rsr_span *sp
 static bool unpack_span(struct reshard_context *context, const struct rsr_span *span, const unsigned char *wire) {
   const struct rsp_program *program = &context->slice.program;
   uint32_t outer = rsr_outer_loops(program, span->desc);
-  uint64_t unit = rsp_dtype_bytes(span->desc->wire_dtype);
+  uint64_t unit = rsp_dtype_bytes(rsp_shape_of(program, span->desc)->wire_dtype);
   struct rsr_nest nest;
   for (uint64_t at = span->first; at < span->end;) {
     struct rsr_box box = rsr_next_box(program, span->desc, outer, at, span->end);
@@ -191,12 +166,11 @@ static bool copy_span(struct reshard_context *context, const struct rsr_span *fr
 
 static enum reshard_status no_such_conversion(struct reshard_context *context, const struct rsp_desc *desc,
                                               uint32_t round, struct reshard_fault *fault) {
+  const struct rsp_shape *shape = rsp_shape_of(&context->slice.program, desc);
   rsr_fault(fault, RESHARD_BAD_PLAN, "the plan asks for a conversion that does not exist (dtypes %u and %u, op %u)",
-            desc->buf_dtype, desc->wire_dtype, desc->op);
+            shape->buf_dtype, shape->wire_dtype, shape->op);
   fault->round = round;
-  if (desc->space == RSP_SPACE_BUFFER) {
-    rsr_fault_at(fault, &context->slice.program, rsp_program_buffer(&context->slice.program, desc->ref));
-  }
+  rsr_fault_at(fault, &context->slice.program, rsp_program_buffer(&context->slice.program, desc->ref));
   return RESHARD_BAD_PLAN;
 }
 
@@ -243,7 +217,7 @@ static enum reshard_status pack(struct reshard_context *context, uint32_t round,
   for (uint64_t s = 0; s < host->port_count && status == RESHARD_OK; s++) {
     struct rsr_port *port = &host->ports[s];
     if (port->stream->dir != RSP_DIR_OUT || port->stream->kind != RSP_KIND_STAGED) continue;
-    if (!rsr_active_in(port, round, &turn)) continue;
+    if (port->stream->relay != RSP_NO_STREAM || !rsr_active_in(port, round, &turn)) continue;
     status = pack_port(context, port, turn, round, fault);
     rsr_moved(host);
   }
@@ -334,9 +308,9 @@ static void rewind_ports(struct reshard_context *context) {
   const struct rsp_program *program = &context->slice.program;
   for (uint64_t s = 0; s < host->port_count; s++) {
     struct rsr_port *port = &host->ports[s];
-    port->cursor = rsr_cursor_at_start(port->stream);
+    port->cursor = rsr_cursor_at_start(rsr_described(program, port->stream));
     if (port->stream->dir != RSP_DIR_SELF_DST) continue;
-    port->twin = rsr_cursor_at_start(rsr_twin(program, context->world_rank, RSP_DIR_SELF_SRC, port->stream->kind));
+    port->twin = rsr_cursor_at_start(rsr_twin(program, context->world_rank, RSP_DIR_SELF_SRC, port->stream));
   }
 }
 

@@ -26,7 +26,7 @@ uint32_t rsr_outer_loops(const struct rsp_program *program, const struct rsp_des
 struct rsr_box rsr_next_box(const struct rsp_program *program, const struct rsp_desc *desc, uint32_t outer,
                             uint64_t first, uint64_t end);
 
-/* Where element `first` of a descriptor is: gid or stream, byte there. */
+/* Where element `first` of a descriptor is: gid, byte there. */
 struct rsr_spot {
   uint32_t ref;
   uint64_t off;
@@ -55,8 +55,10 @@ struct rsr_span {
 /* The next span of at most `bytes` bytes, more than 0, which the stream must still have. */
 struct rsr_span rsr_take(const struct rsp_program *program, struct rsr_cursor *cursor, uint64_t bytes);
 
-/* The same shape at both ends of a stream: parts, elements, descriptors, loops, runs and wire dtypes. */
-bool rsr_same_shape(const struct rsp_program *a, const struct rsp_stream *sa, const struct rsp_program *b,
+/* The same messages in the same rounds at both ends of a stream. */
+bool rsr_same_times(const struct rsp_stream *a, const struct rsp_stream *b);
+/* The same shape where a stream begins and where it arrives: parts, elements, descriptors, loops, runs and wire dtypes. */
+bool rsr_same_parts(const struct rsp_program *a, const struct rsp_stream *sa, const struct rsp_program *b,
                     const struct rsp_stream *sb);
 
 #endif

@@ -14,7 +14,7 @@
 #include "compiler/pass/route.h"
 
 /* Until programs can pass on what they received, every seat is served from a holder. */
-enum { RSC_RELAYS = 0 };
+enum { RSC_RELAYS = 1 };
 
 enum { RSC_SLICE_MIN = 1 << 20 }; /* bytes below which a group is not divided among ranks */
 
