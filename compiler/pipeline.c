@@ -18,7 +18,7 @@
 #include "compiler/pass/schedule.h"
 #include "compiler/pass/topology.h"
 
-enum { DIRECT_MIN = 64 << 10 }; /* bytes: shorter runs are packed, so that a round's messages stay few */
+enum { DIRECT_MIN = 1 << 20 }; /* bytes: shorter runs are packed, so that a round has few messages */
 
 struct compile {
   struct rsc_arena *arena;

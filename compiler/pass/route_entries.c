@@ -9,6 +9,7 @@
 
 #include "compiler/pass/route_impl.h"
 
+#define LEVEL_SLACK 1.002 /* of the levelled load: what coarser slices may cost */
 enum { GRAIN = 4096 }; /* elements: cuts fall on multiples, so that alike domains are cut alike and runs stay whole */
 
 struct entry {
@@ -72,10 +73,11 @@ static int64_t cut_at(const struct rsc_group *g, int64_t lo, double left) {
   return lo + (int64_t)(left / g->wire_bytes) / GRAIN * GRAIN;
 }
 
-static void slice_unit(struct rsc_router *r, struct unit *u) {
+/* Slices of about `grain_bytes`, at most one per rank; loads are added up in r->in_load. */
+static void slice_unit(struct rsc_router *r, struct unit *u, double grain_bytes) {
   struct entry *entries = RSC_ARRAY(r->scratch, struct entry, u->demands[0].seat_count);
   int32_t count = distinct_ranks(r, &u->demands[0], entries), at = 0;
-  double room = u->bytes / RSC_SLICE_MIN;
+  double room = u->bytes / grain_bytes;
   int32_t most = room < 1 ? 1 : room < count ? (int32_t)room : count;
   qsort(entries, (size_t)count, sizeof *entries, by_load);
   fill(r, entries, most, u->bytes);
@@ -85,6 +87,7 @@ static void slice_unit(struct rsc_router *r, struct unit *u) {
     struct rsc_demand *d = &u->demands[i];
     const struct rsc_group *g = &r->flows->groups[d->group];
     d->slices = RSC_ARRAY(r->scratch, struct rsc_slice, most);
+    d->slice_count = 0;
     for (int64_t lo = 0, hi; lo < g->elems; lo = hi) {
       while (at + 1 < most && left < g->wire_bytes * GRAIN) left += entries[++at].share;
       hi = at + 1 == most ? g->elems : cut_at(g, lo, left);
@@ -108,6 +111,20 @@ static bool alike(const struct rsc_demand *a, const struct rsc_demand *b) {
   return a->set == b->set && a->domain == b->domain && a->ranks == b->ranks;
 }
 
+static double busiest(const struct rsc_router *r) {
+  double most = 0;
+  for (int64_t i = 0; i < r->cluster->world; i++)
+    if (r->in_load[i] / r->nic[i] > most) most = r->in_load[i] / r->nic[i];
+  return most;
+}
+
+/* All units in slices of that grain; the seconds of the busiest NIC. */
+static double slice_all(struct rsc_router *r, struct unit *units, size_t count, double grain_bytes) {
+  for (int64_t i = 0; i < r->cluster->world; i++) r->in_load[i] = 0;
+  for (size_t i = 0; i < count; i++) slice_unit(r, &units[i], grain_bytes);
+  return busiest(r);
+}
+
 void rsc_route_entries(struct rsc_router *r) {
   struct unit *units = RSC_ARRAY(r->scratch, struct unit, r->demands.len);
   size_t count = 0;
@@ -118,7 +135,11 @@ void rsc_route_entries(struct rsc_router *r) {
     units[count - 1].bytes += rsc_group_bytes(r, d->group);
   }
   if (count) qsort(units, count, sizeof *units, by_choice_and_size);
-  for (size_t i = 0; i < count; i++) slice_unit(r, &units[i]);
-  for (int64_t i = 0; i < r->cluster->world; i++)
-    if (r->in_load[i] / r->nic[i] > r->out->ingest_seconds) r->out->ingest_seconds = r->in_load[i] / r->nic[i];
+  double total = 0;
+  for (size_t i = 0; i < count; i++) total += units[i].bytes;
+  /* Level as water would, then the coarsest slices that come near: fewer ways, fewer and larger messages. */
+  double level = slice_all(r, units, count, RSC_SLICE_MIN), grain = total;
+  while (grain > RSC_SLICE_MIN && slice_all(r, units, count, grain) > level * LEVEL_SLACK) grain /= 2;
+  if (grain <= RSC_SLICE_MIN) slice_all(r, units, count, RSC_SLICE_MIN);
+  r->out->ingest_seconds = busiest(r);
 }
