@@ -15,11 +15,10 @@ struct array {
 
 static void arrays_of(const struct rsp_slice_tables *t, struct array out[RSP_TABLE_COUNT]) {
   const struct array all[RSP_TABLE_COUNT] = {
-      {t->names, t->names_bytes},    {t->files, t->file_count}, {t->buffers, t->buffer_count},
-      {t->dims, t->dim_count},       {t->zeros, t->zero_count}, {t->zloops, t->zloop_count},
-      {t->bodies, t->body_count},    {t->descs, t->desc_count}, {t->shapes, t->shape_count},
-      {t->loops, t->loop_count},     {t->streams, t->stream_count},
-      {t->parts, t->part_count},
+      {t->names, t->names_bytes}, {t->files, t->file_count},     {t->buffers, t->buffer_count},
+      {t->dims, t->dim_count},    {t->zeros, t->zero_count},     {t->zloops, t->zloop_count},
+      {t->bodies, t->body_count}, {t->descs, t->desc_count},     {t->shapes, t->shape_count},
+      {t->loops, t->loop_count},  {t->streams, t->stream_count}, {t->parts, t->part_count},
   };
   memcpy(out, all, sizeof all);
 }

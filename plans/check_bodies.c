@@ -32,7 +32,8 @@ static bool measure(const struct rsp_work *w, const struct rsp_desc *d, const st
   r->buffers = 1;
   r->lo = r->hi = 0;
   r->turning = 0;
-  if (!sh->run || sh->loop_count > RSP_MAX_NEST || !rsp_inside(sh->loops, sh->loop_count, w->program->slice->loops.count))
+  if (!sh->run || sh->loop_count > RSP_MAX_NEST ||
+      !rsp_inside(sh->loops, sh->loop_count, w->program->slice->loops.count))
     return rsp_broken(check, RSP_RULE_DESC_LOOPS, sh, NULL);
   for (uint32_t i = 0; i < sh->loop_count; i++) {
     const struct rsp_loop *loop = &w->program->loops[sh->loops + i];

@@ -120,8 +120,9 @@ static bool same_shape(struct rsp_work *w, uint64_t a, uint64_t b, bool *spent) 
   if (*spent) return false;
   w->budget -= x->desc_count;
   for (uint64_t i = 0; i < x->desc_count; i++) {
-    const struct rsp_shape *d = &p->shapes[p->descs[x->descs + i].shape], *e = &p->shapes[p->descs[y->descs + i].shape];
-    if (d == e) continue;
+    const struct rsp_shape *d = rsp_shape_of(p, &p->descs[x->descs + i]);
+    const struct rsp_shape *e = rsp_shape_of(p, &p->descs[y->descs + i]);
+    if (d == e) continue; // as nearly all are
     if (d->wire_dtype != e->wire_dtype || d->run != e->run || d->loop_count != e->loop_count) return false;
     for (uint32_t k = 0; k < d->loop_count; k++)
       if (p->loops[d->loops + k].count != p->loops[e->loops + k].count) return false;
@@ -165,7 +166,7 @@ static bool check_all(struct rsp_work *w, const struct sums *sums) {
   return check_pair(w, self[0], self[1]);
 }
 
-// Streams out and in both ascend by peer: one merge counts the distinct peers.
+// Streams out and in both ascend by peer: one merge counts the distinct peers. Whoever passes on to itself is none.
 static bool check_peers(const struct rsp_work *w) {
   const struct rsp_stream *streams = w->program->streams;
   uint64_t count = w->program->slice->streams.count, out = 0, peers = 0;
@@ -173,11 +174,12 @@ static bool check_peers(const struct rsp_work *w) {
   while (out < count && streams[out].dir == RSP_DIR_OUT) out++;
   uint64_t in = out, i = 0;
   while (in < count && streams[in].dir == RSP_DIR_IN) in++;
-  for (uint64_t j = out; i < out || j < in; peers++) {
+  for (uint64_t j = out; i < out || j < in;) {
     uint64_t a = i < out ? streams[i].peer : UINT64_MAX, b = j < in ? streams[j].peer : UINT64_MAX;
     uint64_t peer = a < b ? a : b;
     while (i < out && streams[i].peer == peer) i++;
     while (j < in && streams[j].peer == peer) j++;
+    peers += peer != w->program->slice->world_rank;
   }
   return peers <= w->header->max_peers ||
          rsp_broken(w->check, RSP_RULE_PEERS, w->program->slice, "%llu peers", (unsigned long long)peers);

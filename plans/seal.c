@@ -21,7 +21,8 @@ _Static_assert(sizeof(struct rsp_summary) == 136 && sizeof(struct rsp_dirent) ==
 _Static_assert(sizeof(struct rsp_slice) == 40 + 16 * RSP_TABLE_COUNT, "slice");
 _Static_assert(sizeof(struct rsp_sbuffer) == 64 && sizeof(struct rsp_zero) == 32, "sbuffer, zero");
 _Static_assert(sizeof(struct rsp_zloop) == 16 && sizeof(struct rsp_body) == 32, "zloop, body");
-_Static_assert(sizeof(struct rsp_desc) == 16 && sizeof(struct rsp_shape) == 40 && sizeof(struct rsp_loop) == 24, "desc, loop");
+_Static_assert(sizeof(struct rsp_desc) == 16 && sizeof(struct rsp_shape) == 40 && sizeof(struct rsp_loop) == 24,
+               "desc, loop");
 _Static_assert(sizeof(struct rsp_stream) == 80 && sizeof(struct rsp_part) == 24, "stream, part");
 
 void rsp_digest(const void *bytes, size_t size, uint8_t out[16]) {

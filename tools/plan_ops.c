@@ -26,7 +26,7 @@ static struct plan_op *push(struct list *list, const struct rsp_stream *stream, 
   }
   struct plan_op *op = &list->ops[list->count++];
   *op = (struct plan_op){.round = plan_round_of(stream, turn), .kind = kind, .stream = stream};
-  const struct rsp_stream *from = stream->relay == RSP_NO_STREAM ? stream : &list->program->streams[stream->relay];
+  const struct rsp_stream *from = plan_stream_from(list->program, stream);
   if (from->slots) op->staging = from->stage_off + turn % from->slots * from->slot_stride;
   return op;
 }

@@ -153,7 +153,7 @@ static void show_buffer(const struct rsp_program *p, const struct rsp_sbuffer *b
   fputc('\n', stdout);
 }
 
-static void show_stream(const struct plan_show *show, const struct rsp_stream *s) {
+static void show_stream(const struct plan_show *show, const struct rsp_program *p, const struct rsp_stream *s) {
   static const char *const dirs[] = {"to", "from", "self, source", "self, destination"};
   uint64_t turns = rsp_stream_rounds(s);
   char text[32], quantum[32];
@@ -166,6 +166,7 @@ static void show_stream(const struct plan_show *show, const struct rsp_stream *s
          turns == 1 ? "" : "s", s->round0);
   if (turns > 1) printf(" to %u", plan_round_of(s, turns - 1));
   if (s->step > 1 && turns > 1) printf(" by %u", s->step);
+  if (s->relay != RSP_NO_STREAM) printf(", relayed from %u", plan_stream_from(p, s)->peer);
   fputc('\n', stdout);
 }
 
@@ -181,7 +182,7 @@ static void show_rank_details(const struct plan_show *show) {
   for (uint64_t i = 0; i < buffers && i < MOST_ROWS; i++) show_buffer(&p, &p.buffers[i]);
   show_rest(buffers);
   printf("\n  %llu streams\n", (unsigned long long)streams);
-  for (uint64_t i = 0; i < streams && i < MOST_ROWS; i++) show_stream(show, &p.streams[i]);
+  for (uint64_t i = 0; i < streams && i < MOST_ROWS; i++) show_stream(show, &p, &p.streams[i]);
   show_rest(streams);
 }
 

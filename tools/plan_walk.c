@@ -25,18 +25,20 @@ const char *plan_link_word(enum plan_link link) {
 }
 
 uint64_t plan_desc_elems(const struct rsp_program *program, const struct rsp_desc *desc) {
-  uint64_t elems = rsp_shape_of(program, desc)->run;
-  for (uint32_t i = 0; i < rsp_shape_of(program, desc)->loop_count; i++) elems *= program->loops[rsp_shape_of(program, desc)->loops + i].count;
+  const struct rsp_shape *shape = rsp_shape_of(program, desc);
+  uint64_t elems = shape->run;
+  for (uint32_t i = 0; i < shape->loop_count; i++) elems *= program->loops[shape->loops + i].count;
   return elems;
 }
 
 void plan_desc_at(const struct rsp_program *program, const struct rsp_desc *desc, uint64_t e, uint32_t *ref,
                   uint64_t *off) {
+  const struct rsp_shape *shape = rsp_shape_of(program, desc);
   int64_t gid = desc->ref, byte = (int64_t)desc->off;
-  byte += (int64_t)(e % rsp_shape_of(program, desc)->run * rsp_dtype_bytes(rsp_shape_of(program, desc)->buf_dtype));
-  e /= rsp_shape_of(program, desc)->run;
-  for (uint32_t i = rsp_shape_of(program, desc)->loop_count; i-- > 0;) {
-    const struct rsp_loop *loop = &program->loops[rsp_shape_of(program, desc)->loops + i];
+  byte += (int64_t)(e % shape->run * rsp_dtype_bytes(shape->buf_dtype));
+  e /= shape->run;
+  for (uint32_t i = shape->loop_count; i-- > 0;) {
+    const struct rsp_loop *loop = &program->loops[shape->loops + i];
     gid += (int64_t)(e % loop->count) * loop->ref_step;
     byte += (int64_t)(e % loop->count) * loop->off_step;
     e /= loop->count;
@@ -60,8 +62,12 @@ static uint64_t cut_by_turns(const struct rsp_stream *s, const struct rsp_desc *
   return at;
 }
 
+const struct rsp_stream *plan_stream_from(const struct rsp_program *program, const struct rsp_stream *stream) {
+  return stream->relay == RSP_NO_STREAM ? stream : &program->streams[stream->relay];
+}
+
 void plan_fragments(const struct rsp_program *p, const struct rsp_stream *s, plan_fragment_fn fn, void *user) {
-  const struct rsp_stream *from = s->relay == RSP_NO_STREAM ? s : &p->streams[s->relay];
+  const struct rsp_stream *from = plan_stream_from(p, s);
   uint64_t at = 0;
   for (uint64_t i = 0; i < from->part_count; i++) {
     const struct rsp_part *part = &p->parts[from->parts + i];
@@ -114,16 +120,17 @@ static void add_stream(const struct rsp_plan *plan, const struct rsp_program *p,
     *(network ? &facts->network_in : &facts->nvlink_in) += s->bytes;
 }
 
-// Streams out and in both ascend by peer.
+// Streams out and in both ascend by peer. A rank is no peer of itself.
 static uint64_t count_peers(const struct rsp_program *p) {
   uint64_t count = p->slice->streams.count, i = 0, out = 0, peers = 0;
   while (out < count && p->streams[out].dir == RSP_DIR_OUT) out++;
-  for (uint64_t j = out; i < out || (j < count && p->streams[j].dir == RSP_DIR_IN); peers++) {
+  for (uint64_t j = out; i < out || (j < count && p->streams[j].dir == RSP_DIR_IN);) {
     uint64_t a = i < out ? p->streams[i].peer : UINT64_MAX;
     uint64_t b = j < count && p->streams[j].dir == RSP_DIR_IN ? p->streams[j].peer : UINT64_MAX;
     uint64_t peer = a < b ? a : b;
     while (i < out && p->streams[i].peer == peer) i++;
     while (j < count && p->streams[j].dir == RSP_DIR_IN && p->streams[j].peer == peer) j++;
+    peers += peer != p->slice->world_rank;
   }
   return peers;
 }

@@ -183,7 +183,8 @@ static bool check_visit(void *context, const struct rspv_visit *visit) {
     uint32_t from = rspv_tensor_of(v, src, f->slots[i].src);
     uint32_t to = rspv_tensor_of(v, dst, f->slots[i].dst);
     const char *wrong = from != to ? "another tensor arrives" : NULL;
-    if (!wrong && plan->tensors[to].dtype != p->src_shape->wire_dtype) wrong = "what travels has not the tensor's dtype";
+    if (!wrong && plan->tensors[to].dtype != p->src_shape->wire_dtype)
+      wrong = "what travels has not the tensor's dtype";
     if (!wrong) continue;
     fail(p, RSPV_PROVENANCE, to, visit, 0, 0, wrong);
     return false;

@@ -14,8 +14,8 @@ static int compare(const struct rsp_stream *s, uint32_t dir, uint32_t peer, uint
   return s->tag < tag ? -1 : s->tag > tag;
 }
 
-const struct rsp_stream *rspv_find_stream(const struct rsp_program *program, uint32_t dir, uint32_t peer,
-                                          uint32_t kind, uint32_t tag) {
+const struct rsp_stream *rspv_find_stream(const struct rsp_program *program, uint32_t dir, uint32_t peer, uint32_t kind,
+                                          uint32_t tag) {
   uint64_t lo = 0, hi = program->slice->streams.count;
   while (lo < hi) {
     uint64_t mid = lo + (hi - lo) / 2;
@@ -64,8 +64,8 @@ static const struct rsp_stream *origin_of(struct rspv *v, uint32_t *rank, const 
     struct rspv_place place = {RSPV_NONE, RSPV_NONE, *rank, stream->peer, stream->round0, 0, 0};
     const struct rsp_stream *out = rspv_find_stream(&v->programs[in->peer], RSP_DIR_OUT, *rank, in->kind, in->tag);
     if (in->round0 >= stream->round0 || (out && out->round0 >= stream->round0)) {
-      rspv_report_add(v, RSPV_PROGRESS, place, "what is passed on in this round has not arrived: it is received in round %u",
-                      in->round0);
+      rspv_report_add(v, RSPV_PROGRESS, place,
+                      "what is passed on in this round has not arrived: it is received in round %u", in->round0);
       return NULL;
     }
     if (!out) {
@@ -124,7 +124,8 @@ static void check_outgoing(struct rspv *v, uint32_t rank, const struct rsp_strea
 static void check_incoming(struct rspv *v, uint32_t rank, const struct rsp_stream *stream) {
   bool self = stream->dir == RSP_DIR_SELF_DST;
   uint32_t peer = self ? rank : stream->peer;
-  if (rspv_find_stream(&v->programs[peer], self ? RSP_DIR_SELF_SRC : RSP_DIR_OUT, rank, stream->kind, stream->tag)) return;
+  if (rspv_find_stream(&v->programs[peer], self ? RSP_DIR_SELF_SRC : RSP_DIR_OUT, rank, stream->kind, stream->tag))
+    return;
   struct rspv_place place = {RSPV_NONE, RSPV_NONE, rank, peer, stream->round0, 0, 0};
   rspv_report_add(v, RSPV_MATCHING, place, "%s messages are expected that the peer does not send",
                   stream->kind == RSP_KIND_DIRECT ? "direct" : "staged");

@@ -40,6 +40,7 @@ static void drop_last_buffer(struct rsp_slice_tables *t) {
   t->buffer_count--;
   t->body_count--;
   t->desc_count--;
+  t->shape_count--;
   t->stream_count--;
   t->part_count--;
 }

@@ -118,9 +118,9 @@ static void dump_slice(const struct rsp_plan *plan, uint32_t rank) {
   printf("\nslice of rank %u\n", rank);
   line(&s->magic, 8, "magic 'RSPSLICE'");
   F(s, bytes), F(s, world_rank), F(s, train_rank), F(s, infer_rank), F(s, rounds), F(s, staging);
-  static const char *const names[] = {"names",  "files", "buffers", "dims",    "zeros", "zloops",
-                                      "bodies", "descs", "loops",   "streams", "parts"};
-  for (unsigned i = 0; i < 11; i++) pair(&s->names + i, names[i], "");
+  static const char *const names[] = {"names",  "files", "buffers", "dims",  "zeros",   "zloops",
+                                      "bodies", "descs", "shapes",  "loops", "streams", "parts"};
+  for (unsigned i = 0; i < 12; i++) pair(&s->names + i, names[i], "");
   line(p.names, s->names.count, "names");
   pair(p.files, "files[0]", "train.layout");
   const struct rsp_sbuffer *b = p.buffers;
@@ -135,14 +135,17 @@ static void dump_slice(const struct rsp_plan *plan, uint32_t rank) {
   F(o, descs), F(o, desc_count), F(o, elems), F(o, wire_bytes), F(o, reserved);
   const struct rsp_desc *d = p.descs;
   printf("first of descs\n");
-  F(d, ref), F(d, space), F(d, buf_dtype), F(d, wire_dtype), F(d, op), F(d, constant), F(d, off), F(d, run);
-  F(d, loops), F(d, loop_count), F(d, reserved);
+  F(d, shape), F(d, ref), F(d, off);
+  const struct rsp_shape *h = p.shapes;
+  printf("first of shapes\n");
+  F(h, buf_dtype), F(h, wire_dtype), F(h, op), F(h, constant), F(h, run), F(h, loops), F(h, loop_count), F(h, reserved);
   const struct rsp_loop *l = p.loops;
   printf("first of loops\n");
   F(l, count), F(l, ref_step), F(l, off_step);
   const struct rsp_stream *t = p.streams;
   printf("first of streams\n");
-  F(t, peer), N(t, dir, "out"), N(t, kind, "staged"), F(t, slots), F(t, parts), F(t, part_count), F(t, bytes);
+  F(t, peer), N(t, dir, "out"), N(t, kind, "staged"), F(t, tag), F(t, relay), F(t, slots), F(t, parts),
+      F(t, part_count), F(t, bytes);
   F(t, quantum), F(t, round0), F(t, step), F(t, stage_off), F(t, slot_stride);
   const struct rsp_part *q = p.parts;
   printf("first of parts\n");

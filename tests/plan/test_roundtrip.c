@@ -48,6 +48,28 @@ static void check_text(const struct rsp_plan *plan, const char *golden, bool upd
   free(text);
 }
 
+// The text form tells a relay from other streams, and one tag from another.
+static void check_relay_text(void) {
+  struct tiny *t = malloc(sizeof *t);
+  void *bytes;
+  size_t size, len = 0;
+  char *text = NULL;
+  struct rsp_plan plan;
+  struct rsp_error error;
+  if (!t) exit(2);
+  tiny_init_form(t, TINY_RELAY_STAGED);
+  if (!tiny_build(t, &bytes, &size) || rsp_open_memory(bytes, size, &plan, &error) != RSP_OK) exit(2);
+  FILE *out = open_memstream(&text, &len);
+  if (!out) exit(2);
+  CHECK(rsp_print(&plan, out));
+  fclose(out);
+  CHECK(strstr(text, "stream 1 to 2 staged bytes 16 quantum 16 round 1 step 1 tag 1 relays stream 3\n"));
+  CHECK(strstr(text, "stream 3 from 0 staged bytes 16 quantum 16 round 0 step 1 tag 1 staging 32 slots 1 stride 16\n"));
+  free(text);
+  free(bytes);
+  free(t);
+}
+
 static void check_lookups(const struct rsp_plan *plan) {
   struct rsp_program p;
   rsp_program_of(plan, 2, &p);
@@ -139,6 +161,7 @@ int main(int argc, char **argv) {
   CHECK(rsp_open(path, &file, &error) == RSP_OK);
   CHECK(file.size == size && memcmp(file.bytes, bytes, size) == 0);
   check_text(&plan, argv[1], argc > 2);
+  check_relay_text();
   check_lookups(&plan);
   check_views(path, &plan);
   check_damage(path, bytes, size, &plan);

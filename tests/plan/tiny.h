@@ -9,6 +9,11 @@
  *   domains  host h0 has world 0 and 1, host h1 has world 2
  *   streams  0 -> 1 staged 16 bytes over NVLink; 0 -> 2 staged 16 and direct 16, 1 -> 2 staged 16 over the network;
  *            1 -> 1 self 32 bytes. Two rounds; staged messages of 8 bytes.
+ *
+ * In its other forms the same is wanted, and a relay brings some of it:
+ *
+ *   RELAY    rank 1 gets "b" from rank 0 in round 0, and passes it on to rank 2 in round 1
+ *   AGAIN    rank 2 wants "b" a second time, as "b_again": it gets "b" in round 0 and passes it on to itself
  */
 #ifndef TINY_H
 #define TINY_H
@@ -35,6 +40,7 @@ struct tiny_slice {
   struct rsp_zloop zloops[4];
   struct rsp_body bodies[8];
   struct rsp_desc descs[8];
+  struct rsp_shape shapes[8];
   struct rsp_loop loops[8];
   struct rsp_stream streams[8];
   struct rsp_part parts[8];
@@ -62,7 +68,10 @@ struct tiny {
   struct rsp_slice_tables slices[TINY_WORLD];
 };
 
+enum tiny_form { TINY_PLAIN, TINY_RELAY_STAGED, TINY_RELAY_DIRECT, TINY_AGAIN_STAGED, TINY_AGAIN_DIRECT };
+
 void tiny_init(struct tiny *tiny);
+void tiny_init_form(struct tiny *tiny, enum tiny_form form);
 /* Builds the tables as they are now; the caller frees *bytes. */
 bool tiny_build(const struct tiny *tiny, void **bytes, size_t *size);
 /* tiny_init and tiny_build. */
