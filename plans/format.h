@@ -272,9 +272,9 @@ enum rsp_kind { RSP_KIND_STAGED = 0, RSP_KIND_DIRECT = 1 };
 
 /* Bytes of one direction between two ranks, of one kind: the concatenation of its parts. It is active in rounds
  * round0 + i * step for i in [0, ceil(bytes / quantum)) and then moves stream bytes [i * quantum, min((i+1) * quantum,
- * bytes)). Wire sizes do not increase along the parts, and quantum is a multiple of 8, so no element is split. Streams of one
- * (dir, peer, kind) differ in tag, and the two ends of a stream have the same tag. Messages of one round between two ranks
- * are posted in the order of the streams, staged before direct, then by tag.
+ * bytes)). Wire sizes do not increase along the parts, and quantum is a multiple of 8, so no element is split. Streams
+ * of one (dir, peer, kind) differ in tag, and the two ends of a stream have the same tag. Messages of one round between
+ * two ranks are posted in the order of the streams, staged before direct, then by tag.
  *
  * OUT and SELF_SRC read training buffers, IN and SELF_DST write inference buffers.
  *
@@ -283,14 +283,14 @@ enum rsp_kind { RSP_KIND_STAGED = 0, RSP_KIND_DIRECT = 1 };
  *   staging[stage_off + (i % slots) * slot_stride ...]. Round r is packed while r-1 is exchanged and r-2 unpacked.
  * - DIRECT: descriptors have contiguous runs at both ends, no conversion; one message per run of a descriptor within
  *   the round's range, from the buffer's bytes to the buffer's bytes; no staging.
- * - A relay is an OUT stream whose `relay` is the index of an IN stream of the same slice. It has no parts and no staging of
- *   its own: it has the incoming stream's kind, bytes, quantum and step, starts one round later (round0 + 1), and in each
- *   of its rounds sends what the incoming stream received in the round before, from where that landed: its slot, or, for
- *   DIRECT, the buffers that its descriptors name, in the same messages. Only a relay and the IN stream that receives it may
- *   have the rank itself as peer: an element that two buffers of one rank want arrives once.
+ * - A relay is an OUT stream whose `relay` is the index of an IN stream of the same slice. It has no parts and no
+ *   staging of its own: it has the incoming stream's kind, bytes, quantum and step, starts one round later (round0 + 1),
+ *   and in each of its rounds sends what the incoming stream received in the round before, from where that landed: its
+ *   slot, or, for DIRECT, the buffers that its descriptors name, in the same messages. Only a relay and the IN stream
+ *   that receives it may have the rank itself as peer: an element that two buffers of one rank want arrives once.
  * - SELF_SRC and SELF_DST are the two ends of what a process copies to itself: element k of one to element k of the
- *   other; exactly one pair (kind STAGED, no staging, same parts shape, same schedule) per rank that has any. The copy
- *   happens with the unpack of its round. */
+ *   other; exactly one pair (kind STAGED, tag 0, no staging, same parts shape, same schedule) per rank that has any. The
+ *   copy happens with the unpack of its round. */
 struct rsp_stream {
   uint32_t peer; /* world rank */
   uint32_t dir, kind;
