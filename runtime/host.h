@@ -176,8 +176,8 @@ void rsr_ops_free(struct rsr_ops *ops);
 /* The stream of the peer, in direction `dir` there, that is the other end of `stream` of rank `self`; or NULL. */
 const struct rsp_stream *rsr_twin(const struct rsp_program *peer, uint32_t self, uint32_t dir,
                                   const struct rsp_stream *stream);
-/* The outgoing stream that `stream` of *rank passes on in the end, and its rank; the stream itself if it is no relay. NULL if
- * it leads nowhere. All ranks are prepared. */
+/* The outgoing stream that `stream` of *rank passes on in the end, and its rank; the stream itself if it is no relay.
+ * NULL if it leads nowhere. All ranks are prepared. */
 const struct rsp_stream *rsr_origin(const struct reshard_host_group *group, uint32_t *rank,
                                     const struct rsp_stream *stream);
 /* Each stream of this rank has its other end at the peer, in the same shape. All ranks are prepared. */

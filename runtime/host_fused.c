@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fused mode: prepare joins each gather, message and scatter into direct copies from the sender's buffer to the
- * receiver's, which the receiver's worker makes. A refit waits for its senders to begin, copies, and waits until its
- * own buffers are read.
+ * receiver's, which the receiver's worker makes: what is passed on comes from where it was at first. A refit waits for
+ * those senders to begin and copies; wait, in which all ranks agree, returns when all buffers are read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,7 @@ static bool find_receivers(struct reshard_context *context) {
       const struct rsp_program *peer = &host->group->stations[stream->peer].member->slice.program;
       const struct rsp_stream *in = rsr_twin(peer, rank, RSP_DIR_IN, stream);
       good = add_peer(&host->receivers, &host->receiver_count, &room, stream->peer);
-      if (!good || !relays) continue;
+      if (!good || !relays || !in) continue; /* without its other end it is no stream of ours: that rank reports it */
       good = add_peer(&todo, &todo_count, &todo_room, stream->peer) &&
              add_peer(&todo, &todo_count, &todo_room, (uint32_t)(in - peer->streams));
     }

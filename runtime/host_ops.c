@@ -212,13 +212,13 @@ const struct rsp_stream *rsr_twin(const struct rsp_program *peer, uint32_t self,
 
 const struct rsp_stream *rsr_origin(const struct reshard_host_group *group, uint32_t *rank,
                                     const struct rsp_stream *stream) {
-  for (uint32_t round = stream->round0; stream->relay != RSP_NO_STREAM; round--) {
+  while (stream && stream->relay != RSP_NO_STREAM) {
     const struct rsp_program *program = &group->stations[*rank].member->slice.program;
     const struct rsp_stream *in = &program->streams[stream->relay];
-    uint32_t self = *rank;
+    stream = rsr_twin(&group->stations[in->peer].member->slice.program, *rank, RSP_DIR_OUT, in);
+    if (stream && stream->round0 != in->round0)
+      return NULL; /* with this each step back is a round earlier: no circle */
     *rank = in->peer;
-    stream = rsr_twin(&group->stations[in->peer].member->slice.program, self, RSP_DIR_OUT, in);
-    if (!stream || round == 0) return NULL; /* each step back is a round earlier: no circle gets through */
   }
   return stream;
 }

@@ -277,6 +277,17 @@ static enum reshard_status act(struct reshard_context *context, enum action acti
   return rsr_complete(context, (uint32_t)(phase - 1), fault);
 }
 
+/* What was unpacked and passed on in this phase is of no more use. */
+static void poison_relayed(struct rsr_host *host, uint64_t phase) {
+  uint64_t turn;
+  for (uint64_t s = 0; s < host->port_count && phase >= 2; s++) {
+    const struct rsr_port *port = &host->ports[s];
+    if (!port->is_read || port->stream->kind != RSP_KIND_STAGED || !rsr_active_in(port, (uint32_t)(phase - 2), &turn))
+      continue;
+    memset(rsr_stage_slot(host, port->stream, turn), RSR_POISON, rsr_turn_bytes(port->stream, turn));
+  }
+}
+
 static enum reshard_status run_phase(struct reshard_context *context, uint64_t phase, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   enum action order[3];
@@ -288,6 +299,7 @@ static enum reshard_status run_phase(struct reshard_context *context, uint64_t p
     if (status == RESHARD_OK && post_first) rsr_post(context, (uint32_t)(phase - 1));
   }
   for (uint32_t i = 0; i < 3 && status == RESHARD_OK; i++) status = act(context, order[i], phase, post_first, fault);
+  if (status == RESHARD_OK && (context->config.flags & RESHARD_GUARD)) poison_relayed(host, phase);
   if (status == RESHARD_OK && atomic_load(&host->group->aborted)) status = rsr_host_aborted(host->group, fault);
   return status;
 }

@@ -105,7 +105,8 @@ static bool same_body(const struct rsp_program *a, const struct rsp_body *ba, co
                       const struct rsp_body *bb) {
   if (ba->desc_count != bb->desc_count || ba->elems != bb->elems || ba->wire_bytes != bb->wire_bytes) return false;
   for (uint64_t d = 0; d < ba->desc_count; d++) {
-    if (!same_desc(a, rsp_shape_of(a, &a->descs[ba->descs + d]), b, rsp_shape_of(b, &b->descs[bb->descs + d]))) return false;
+    if (!same_desc(a, rsp_shape_of(a, &a->descs[ba->descs + d]), b, rsp_shape_of(b, &b->descs[bb->descs + d])))
+      return false;
   }
   return true;
 }

@@ -57,7 +57,8 @@ struct rsr_span rsr_take(const struct rsp_program *program, struct rsr_cursor *c
 
 /* The same messages in the same rounds at both ends of a stream. */
 bool rsr_same_times(const struct rsp_stream *a, const struct rsp_stream *b);
-/* The same shape where a stream begins and where it arrives: parts, elements, descriptors, loops, runs and wire dtypes. */
+/* The same shape where a stream begins and where it arrives: parts, elements, descriptors, loops, runs and wire dtypes.
+ */
 bool rsr_same_parts(const struct rsp_program *a, const struct rsp_stream *sa, const struct rsp_program *b,
                     const struct rsp_stream *sb);
 
