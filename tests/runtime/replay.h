@@ -19,6 +19,8 @@ void stage_open(struct stage *stage, const void *bytes, size_t size);
 void stage_close(struct stage *stage);
 /* Training buffers by the seed, inference buffers poisoned, padding too; `want` is what a replay must give. */
 void stage_fill(struct stage *stage, uint64_t seed);
+/* Buffer `row` of the rank lies where `same` does from here on. */
+void stage_tie(struct stage *stage, uint32_t world_rank, uint64_t row, uint64_t same);
 /* Every byte of every buffer and around it. NULL, or what is wrong (static text). */
 const char *stage_check(const struct stage *stage);
 

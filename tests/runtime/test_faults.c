@@ -8,65 +8,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/plan/tiny.h"
 #include "tests/runtime/check.h"
-#include "tests/runtime/replay.h"
-
-struct scene {
-  void *bytes;
-  size_t size;
-  struct stage stage;
-  struct reshard_plan *plan;
-  struct reshard_host_group *group;
-  struct player players[TINY_WORLD];
-};
-
-static void scene_of(struct scene *s, void *bytes, size_t size, enum reshard_mode mode, double timeout) {
-  s->bytes = bytes;
-  s->size = size;
-  stage_open(&s->stage, bytes, size);
-  stage_fill(&s->stage, 3);
-  CHECK(reshard_open_memory(bytes, size, &s->plan, NULL) == RESHARD_OK, "open");
-  CHECK(reshard_host_group_new(TINY_WORLD, &s->group) == RESHARD_OK, "group");
-  players_init(s->players, &s->stage, s->plan, s->group, mode);
-  for (uint32_t r = 0; r < TINY_WORLD; r++) s->players[r].config.timeout_seconds = timeout;
-}
-
-static void scene_open(struct scene *s, enum reshard_mode mode, double timeout) {
-  void *bytes;
-  size_t size;
-  CHECK(tiny_plan(&bytes, &size), "tiny");
-  scene_of(s, bytes, size, mode, timeout);
-}
-
-static void scene_close(struct scene *s) {
-  reshard_host_group_free(s->group);
-  reshard_close(s->plan);
-  stage_close(&s->stage);
-  free(s->bytes);
-}
-
-/* The context of a whole run in the same process, after a failed one. */
-static void works_again(struct scene *s) {
-  enum reshard_mode mode = s->players[0].config.mode;
-  reshard_host_group_free(s->group);
-  CHECK(reshard_host_group_new(TINY_WORLD, &s->group) == RESHARD_OK, "group");
-  stage_fill(&s->stage, 4);
-  players_init(s->players, &s->stage, s->plan, s->group, mode);
-  play(s->players, TINY_WORLD);
-  for (uint32_t r = 0; r < TINY_WORLD; r++) CHECK(s->players[r].version == 1, "rank %u", r);
-  CHECK(!stage_check(&s->stage), "%s", stage_check(&s->stage));
-}
-
-static void says(const struct player *p, const char *word) {
-  CHECK(strstr(p->fault.what, word), "rank %u says '%s', without '%s'", p->rank, p->fault.what, word);
-}
+#include "tests/runtime/scene.h"
 
 /* ---- set-up ------------------------------------------------------------------------------------------------------ */
 
 static void plans_differ(enum reshard_mode mode) {
   struct scene s;
-  scene_open(&s, mode, 20);
+  scene_open(&s, TINY_PLAIN, mode, 20);
   void *other = malloc(s.size);
   CHECK(other, "memory");
   memcpy(other, s.bytes, s.size);
@@ -99,7 +48,7 @@ static void plans_differ(enum reshard_mode mode) {
 
 static void never_comes(enum reshard_mode mode) {
   struct scene s;
-  scene_open(&s, mode, 0.2);
+  scene_open(&s, TINY_PLAIN, mode, 0.2);
   s.players[1].skip = 1;
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r += 2) {
@@ -114,7 +63,7 @@ static void never_comes(enum reshard_mode mode) {
 
 static void modes_differ(void) {
   struct scene s;
-  scene_open(&s, RESHARD_STAGED, 20);
+  scene_open(&s, TINY_PLAIN, RESHARD_STAGED, 20);
   s.players[1].config.mode = RESHARD_FUSED;
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r++) says(&s.players[r], "the ranks differ");
@@ -158,40 +107,57 @@ static void bad_slice(void) {
 }
 
 /* Slices that are sound each, but one receives what the other does not send. */
-static void other_quantum(struct tiny_slice *s, struct rsp_stream *in) {
-  (void)s;
+static void other_quantum(struct tiny *t, struct rsp_stream *in) {
+  (void)t;
   in->quantum = in->slot_stride = 16;
   in->slots = 1;
 }
 
-static void other_parts(struct tiny_slice *s, struct rsp_stream *in) {
+/* The shape of rank 2's descriptor, in a row of its own from here on, with a loop of its own. */
+static struct rsp_shape *own_shape(struct tiny *t, const struct rsp_desc *desc) {
+  struct tiny_slice *s = &t->slice[2];
+  struct rsp_slice_tables *n = &t->slices[2];
+  struct rsp_shape old[8];
+  memcpy(old, s->shapes, sizeof old);
+  for (uint32_t i = 0; i < n->desc_count; i++) {
+    s->shapes[i] = old[s->descs[i].shape];
+    s->descs[i].shape = i;
+  }
+  n->shape_count = n->desc_count;
+  s->shapes[desc->shape].loops = n->loop_count++;
+  return &s->shapes[desc->shape];
+}
+
+static void other_parts(struct tiny *t, struct rsp_stream *in) {
+  struct tiny_slice *s = &t->slice[2];
   struct rsp_part *part = &s->parts[in->parts];
   s->bodies[part->body].elems = 8; /* twice the loop, of which the part takes the second half */
-  s->loops[s->descs[s->bodies[part->body].descs].loops] = (struct rsp_loop){4, 0, 0};
+  s->loops[own_shape(t, &s->descs[s->bodies[part->body].descs])->loops] = (struct rsp_loop){4, 0, 0};
   part->lo = 4, part->hi = 8;
 }
 
-static void other_runs(struct tiny_slice *s, struct rsp_stream *in) {
-  struct rsp_desc *desc = &s->descs[s->bodies[s->parts[in->parts].body].descs];
-  desc->run = 1;
-  s->loops[desc->loops] = (struct rsp_loop){4, 0, 4};
+static void other_runs(struct tiny *t, struct rsp_stream *in) {
+  struct tiny_slice *s = &t->slice[2];
+  struct rsp_shape *shape = own_shape(t, &s->descs[s->bodies[s->parts[in->parts].body].descs]);
+  shape->run = 1;
+  s->loops[shape->loops] = (struct rsp_loop){4, 0, 4};
 }
 
-static void other_time(struct tiny_slice *s, struct rsp_stream *in) {
-  (void)s;
+static void other_time(struct tiny *t, struct rsp_stream *in) {
+  (void)t;
   in->quantum = 16; /* one message, in the second round */
   in->slot_stride = 16;
   in->slots = 1;
   in->round0 = 1;
 }
 
-static void no_fit(enum reshard_mode mode, void (*change)(struct tiny_slice *slice, struct rsp_stream *in)) {
+static void no_fit(enum reshard_mode mode, void (*change)(struct tiny *tiny, struct rsp_stream *in)) {
   struct tiny *tiny = malloc(sizeof *tiny);
   CHECK(tiny, "memory");
   tiny_init(tiny);
   for (uint64_t i = 0; i < tiny->slices[2].stream_count; i++) {
     struct rsp_stream *stream = &tiny->slice[2].streams[i];
-    if (stream->peer == 1) change(&tiny->slice[2], stream);
+    if (stream->peer == 1) change(tiny, stream);
   }
   void *bytes;
   size_t size;
@@ -212,7 +178,7 @@ static void no_fit(enum reshard_mode mode, void (*change)(struct tiny_slice *sli
 
 static void dies(enum reshard_mode mode, uint32_t rank) {
   struct scene s;
-  scene_open(&s, mode, 0.3);
+  scene_open(&s, TINY_PLAIN, mode, 0.3);
   s.players[rank].config.inject = (struct reshard_inject){.kind = RESHARD_INJECT_DIE, .round = 0};
   s.players[rank].hold = 1;
   play(s.players, TINY_WORLD);
@@ -229,7 +195,7 @@ static void dies(enum reshard_mode mode, uint32_t rank) {
 
 static void fails(enum reshard_mode mode, uint32_t rank, uint32_t round) {
   struct scene s;
-  scene_open(&s, mode, 20);
+  scene_open(&s, TINY_PLAIN, mode, 20);
   s.players[rank].config.inject = (struct reshard_inject){.kind = RESHARD_INJECT_FAIL, .round = round};
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r++) {
@@ -246,12 +212,12 @@ static void fails(enum reshard_mode mode, uint32_t rank, uint32_t round) {
 /* Late, but within the timeout: no error. Later than it: one on all, and the sleeper ends too. */
 static void stalls(enum reshard_mode mode) {
   struct scene s;
-  scene_open(&s, mode, 20);
+  scene_open(&s, TINY_PLAIN, mode, 20);
   s.players[0].config.inject = (struct reshard_inject){.kind = RESHARD_INJECT_STALL, .round = 0, .seconds = 0.2};
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r++) CHECK(s.players[r].version == 1, "rank %u: %s", r, s.players[r].fault.what);
   scene_close(&s);
-  scene_open(&s, mode, 0.2);
+  scene_open(&s, TINY_PLAIN, mode, 0.2);
   s.players[0].config.inject = (struct reshard_inject){.kind = RESHARD_INJECT_STALL, .round = 0, .seconds = 50};
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r++) {
@@ -264,7 +230,7 @@ static void stalls(enum reshard_mode mode) {
 
 static void no_memory(enum reshard_mode mode) {
   struct scene s;
-  scene_open(&s, mode, 20);
+  scene_open(&s, TINY_PLAIN, mode, 20);
   s.players[1].config.inject.kind = RESHARD_INJECT_NO_MEMORY;
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r++) {
@@ -286,7 +252,7 @@ static void quits(struct player *p) {
 
 static void closes_early(enum reshard_mode mode) {
   struct scene s;
-  scene_open(&s, mode, 0.3);
+  scene_open(&s, TINY_PLAIN, mode, 0.3);
   s.players[1].between = quits;
   s.players[1].hold = 1; /* not waited for */
   play(s.players, TINY_WORLD);
@@ -303,7 +269,7 @@ static void gives_up(struct player *p) {
 
 static void abort_call(void) {
   struct scene s;
-  scene_open(&s, RESHARD_FUSED, 20);
+  scene_open(&s, TINY_PLAIN, RESHARD_FUSED, 20);
   s.players[2].between = gives_up;
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r++) {
@@ -344,7 +310,7 @@ static void wrong_binds(struct player *p) {
 
 static void binds(void) {
   struct scene s;
-  scene_open(&s, RESHARD_FUSED, 20);
+  scene_open(&s, TINY_PLAIN, RESHARD_FUSED, 20);
   for (uint32_t r = 0; r < TINY_WORLD; r++) s.players[r].between = wrong_binds;
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r++) CHECK(s.players[r].version == 1, "rank %u: %s", r, s.players[r].fault.what);
@@ -384,7 +350,7 @@ static void *unbound_rank(void *arg) {
 }
 
 static void unbound(void) {
-  scene_open(&own, RESHARD_STAGED, 20);
+  scene_open(&own, TINY_PLAIN, RESHARD_STAGED, 20);
   pthread_t threads[TINY_WORLD];
   uint32_t ranks[TINY_WORLD] = {0, 1, 2};
   for (uint32_t r = 0; r < TINY_WORLD; r++)
@@ -401,7 +367,7 @@ static void out_of_step(struct player *p) {
 
 static void steps(void) {
   struct scene s;
-  scene_open(&s, RESHARD_FUSED, 2);
+  scene_open(&s, TINY_PLAIN, RESHARD_FUSED, 2);
   s.players[0].between = out_of_step;
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r++) {
@@ -413,7 +379,7 @@ static void steps(void) {
 
 static void arguments(void) {
   struct scene s;
-  scene_open(&s, RESHARD_FUSED, 20);
+  scene_open(&s, TINY_PLAIN, RESHARD_FUSED, 20);
   struct reshard_context *c;
   struct reshard_fault f;
   struct reshard_config config = s.players[0].config;
@@ -456,7 +422,7 @@ static void swaps(struct player *p) {
 
 static void swap_plans(enum reshard_mode mode) {
   struct scene s;
-  scene_open(&s, mode, 20);
+  scene_open(&s, TINY_PLAIN, mode, 20);
   struct tiny *tiny = malloc(sizeof *tiny);
   CHECK(tiny, "memory");
   tiny_init(tiny);
