@@ -21,7 +21,8 @@ struct rsr_station {
   pthread_mutex_t lock;
   pthread_cond_t bell; /* something that this rank waits for may have changed */
   struct reshard_context *member;
-  _Atomic uint64_t begun; /* fused: last refit whose buffers may be read */
+  _Atomic uint64_t begun;  /* fused: last refit whose training buffers may be read */
+  _Atomic uint64_t opened; /* fused: last refit whose copies may be made, by any rank */
 };
 
 struct reshard_host_group {
@@ -70,7 +71,8 @@ struct rsr_port {
 struct rsr_op {
   unsigned char *dst;
   const unsigned char *src;
-  uint64_t run; /* bytes for a copy of bits, elements otherwise */
+  uint64_t run;   /* bytes for a copy of bits, elements otherwise */
+  uint64_t bytes; /* written, in all */
   uint64_t loops;
   uint32_t loop_count, conv;
 };
@@ -82,6 +84,9 @@ struct rsr_ops {
   uint64_t loop_count, loop_room;
   struct rsk_conv *convs; /* pairs: at the sender, at the receiver; pair 0 is a copy of bits */
   uint64_t conv_count, conv_room;
+  uint64_t *chunks; /* rows [chunks[i], chunks[i + 1]) are taken at once; made by rsr_ops_close */
+  uint64_t chunk_count;
+  _Atomic uint64_t next; /* the first chunk that nobody has taken in this refit */
   uint64_t bytes;
   unsigned flags; /* of rsk_copy */
 };
@@ -168,8 +173,10 @@ bool rsr_nest_join(struct rsr_nest *nest, const struct rsr_slice *from, const st
                    const struct rsr_slice *to, const struct rsp_desc *dst, const struct rsr_box *box);
 void rsr_nest_run(const struct rsr_nest *nest);
 
-/* Appends; false: no memory. */
-bool rsr_ops_add(struct rsr_ops *ops, const struct rsr_nest *nest);
+/* Appends, in pieces if it is large; false: no memory. */
+bool rsr_ops_add(struct rsr_ops *ops, struct rsr_nest *nest);
+/* Puts the rows in order of their destination and makes the chunks; false: no memory. */
+bool rsr_ops_close(struct rsr_ops *ops);
 void rsr_ops_run(const struct rsr_ops *ops, const struct rsr_op *op);
 void rsr_ops_free(struct rsr_ops *ops);
 

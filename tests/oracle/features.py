@@ -7,7 +7,7 @@ CUTS = ['even', 'chunk', 'balanced', 'sizes', 'cyclic', 'cyclic(n)', 'share', 's
         'each(shares)']
 VALUES = CUTS + ['two axes', 'view', 'merge', 'split', 'regroup', 'what is left', '..', '0-dim', 'pad', 'pad(_)', 'unaligned',
                  'cut of cat', 'cut of stack', 'cut of pad', 'cat', 'cat in', 'cat of cuts', 'stack', 'stack cut',
-                 'stack of cuts', 'stack of a table', 'slice', 'permute', 'gap', 'cast', 'add', 'neg_exp', 'replica', 'def',
+                 'stack of cuts', 'stack of a table', 'stack of cat', 'stack of stack', 'slice', 'permute', 'gap', 'cast', 'add', 'neg_exp', 'replica', 'def',
                  'zero-size', 'empty part', 'copies', 'pinned']
 DTYPES = ['bool', 'u8', 'i8', 'u16', 'i16', 'u32', 'i32', 'u64', 'i64', 'f16', 'bf16', 'f32', 'f64', 'f8e4m3', 'f8e5m2']
 STATEMENTS = ['param', 'let', 'def', 'need', 'assert', 'include', 'model', 'mesh ranks', 'world', 'for range', 'for table',

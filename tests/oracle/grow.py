@@ -96,8 +96,8 @@ class Grower:
     def step(self, v):
         if self.sg.plain:
             return getattr(self, 'step_' + self.rng.choice(['view', 'view', 'view', 'permute', 'gapcat', 'def', 'back']))(v)
-        kind = self.rng.choices(['view', 'slice', 'permute', 'op', 'replica', 'gapcat', 'cond', 'def', 'back'],
-                                [14, 2, 2, 1.2, 1.2, 1, 0.5, 1.2, 0.4])[0]
+        kind = self.rng.choices(['view', 'slice', 'permute', 'op', 'replica', 'gapcat', 'cond', 'def', 'back', 'use', 'twice'],
+                                [14, 2, 2, 1.2, 1.2, 1, 0.5, 1.2, 0.4, 0.7, 0.3])[0]
         return getattr(self, 'step_' + kind)(v)
 
     def step_view(self, v):
@@ -159,6 +159,20 @@ class Grower:
         leaf = v.text[i:len(v.text) - (len(v.tmpl) - i - 1)]
         self.sg.defs.append(name)
         return self.sc.make(f'{name}({leaf}{given})', f'{name}(\0{given})')
+
+    def step_use(self, v):
+        """A function made before, of a value."""
+        return self.sc.make(f'{self.rng.choice(self.sg.defs)}({v.text})') if self.sg.defs else None
+
+    def step_twice(self, v):
+        """A function that uses its argument twice: two mentions."""
+        if not v.shapes[0]:
+            return None
+        name, k = self.sg.sugar.fresh('d'), self.rng.randrange(len(v.shapes[0]))
+        other = 'w_' if self.sg.which == 'infer' else 'replica w_'
+        if not self.sg.try_pre(f'def {name}(w_) = cat({k}, w_, {other});'):
+            return None
+        return self.sc.make(f'{name}({v.text})')
 
     def step_back(self, v):
         return self.wrap(v, '\2[..]')
@@ -397,8 +411,39 @@ class Grower:
             cuts += c
         return self.sc.make(f'stack({var} in {over}{cuts}, {v.text})')
 
+    def joined(self, gr, v, fam, idx, least):
+        """v beside the same of another family, under one loop: [gate; up] of each expert."""
+        other = self.sg.pick_family(self.sc, least)
+        if not other or other is fam or not v.tmpl or not v.shapes[0]:
+            return None
+        w = v.tmpl.replace('\0', self.sg.member(other, idx))
+        self.sc.used.add(other.prefix)
+        return gr.sc.make(f'cat({self.rng.randrange(len(v.shapes[0]))}, {v.text}, {w})')
+
+    def nested(self):
+        """stack over the members of a family of families."""
+        fams = [f for f in self.g.fams if f.inner and self.sg.fits(f, self.sc)]
+        if not fams or self.sg.plain and self.sc.binds:
+            return None
+        fam, var = self.rng.choice(fams), self.sg.sugar.fresh('e')
+        self.sg.spend(fam)
+        self.sc.used.add(fam.prefix)
+        inner = Scope(self.sg, self.sc.mesh, list(self.sc.pins.items()), {**self.sc.binds, var: 0}, self.sc.dtype)
+        v = Grower(self.g, inner).members(fam, '{' + var + '}')
+        self.sc.stated |= inner.stated
+        if not v:
+            return None
+        cuts, ds, free = '', [fam.count] * len(self.sc.coords), self.sc.free(v)
+        self.rng.shuffle(free)
+        while free and self.rng.random() < 0.6:
+            c, ds = self.cut(*free.pop(), ds)
+            cuts += c
+        return self.sc.make(f'stack({var} in 0..{self.n(fam.count)}{cuts}, {v.text})')
+
     def family(self, depth):
         """stack or cat over the members of a family."""
+        if self.rng.random() < 0.25:
+            return self.nested()
         fam = self.sg.pick_family(self.sc)
         if not fam:
             return None
@@ -432,6 +477,8 @@ class Grower:
         for _ in range(self.rng.choice([0, 1, 1, 2])):
             w = gr.step(v)
             v = w if w and w.tmpl else v
+        pair = self.rng.random() < 0.3 and self.joined(gr, v, fam, idx, max(order) + 1 if order else n)
+        v = pair or v
         rep = order is not None and self.sg.which == 'train' and len(set(order)) != len(order)
         body = f'replica {v.text}' if rep else v.text
         self.sc.used |= {fam.prefix}

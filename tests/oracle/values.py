@@ -128,8 +128,8 @@ class Eval(Constants):
         if vs[0].arr.ndim >= 8:
             raise Refuse('ndim')
         ctx.note('stack', *(['stack cut'] if cuts else []), *(['stack of cuts'] if any('cut' in v.tags for v in vs) else []))
-        if r[0] != 'range':
-            ctx.note('stack of a table')
+        ctx.note(*(['stack of a table'] if r[0] != 'range' else []), *(f'stack of {t}' for t in ('cat', 'stack')
+                                                                       if any(t in v.tags for v in vs)))
         bounded(len(vs) * vs[0].arr.size)
         v = Val(np.stack([v.arr for v in vs]), [m for v in vs for m in v.ments],
                 frozenset({'stack'}).union(*(v.tags for v in vs)))
