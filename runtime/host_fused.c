@@ -37,6 +37,10 @@ static bool find_peers(const struct rsp_program *program, uint32_t dir, uint32_t
 enum reshard_status rsr_fused_prepare(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   const struct rsp_program *program = &context->slice.program;
+  if (context->slice.plan->header.features & RSP_FEATURE_RELAY) {
+    return rsr_fault(fault, RESHARD_UNSUPPORTED,
+                     "prepare: this plan has relays, which fused mode cannot join; use staged mode");
+  }
   uint64_t bytes = program->slice->streams.count * sizeof(uint32_t);
   if (!find_peers(program, RSP_DIR_IN, &host->senders, &host->sender_count) ||
       !find_peers(program, RSP_DIR_OUT, &host->receivers, &host->receiver_count) ||
@@ -50,36 +54,57 @@ void rsr_fused_reset(struct rsr_host *host) {
   rsr_ops_free(&host->ops);
   free(host->senders);
   free(host->receivers);
-  free(host->origins);
-  host->senders = host->receivers = host->origins = NULL;
-  host->sender_count = host->receiver_count = host->origin_count = 0;
+  host->senders = host->receivers = NULL;
+  host->sender_count = host->receiver_count = 0;
 }
 
-static bool list_origins(struct rsr_host *host, const bool *is_origin, uint32_t self) {
-  uint32_t world = host->group->world;
-  host->origins = malloc(world * sizeof *host->origins);
-  for (uint32_t r = 0; r < world && host->origins; r++) {
-    if (is_origin[r] && r != self) host->origins[host->origin_count++] = r;
+static enum reshard_status join_span(struct rsr_host *host, const struct rsr_slice *from, const struct rsr_span *src,
+                                     const struct rsr_slice *to, const struct rsr_span *dst,
+                                     struct reshard_fault *fault) {
+  uint32_t outer = rsr_outer_loops(&from->program, src->desc), outer_to = rsr_outer_loops(&to->program, dst->desc);
+  if (outer_to > outer) outer = outer_to;
+  struct rsr_nest nest;
+  for (uint64_t at = dst->first; at < dst->end;) {
+    struct rsr_box box = rsr_next_box(&to->program, dst->desc, outer, at, dst->end);
+    if (!rsr_nest_join(&nest, from, src->desc, to, dst->desc, &box)) {
+      rsr_fault(fault, RESHARD_BAD_PLAN, "the plan asks for a conversion that does not exist (dtypes %u to %u to %u)",
+                src->desc->buf_dtype, src->desc->wire_dtype, dst->desc->buf_dtype);
+      rsr_fault_at(fault, &to->program, rsp_program_buffer(&to->program, dst->desc->ref));
+      return RESHARD_BAD_PLAN;
+    }
+    if (!rsr_ops_add(&host->ops, &nest)) return rsr_no_memory(fault, "copies", host->ops.count * sizeof(struct rsr_op));
+    at += box.elems;
   }
-  return host->origins != NULL;
+  return RESHARD_OK;
+}
+
+/* The two ends have one shape, so their spans come in step. */
+static enum reshard_status join_stream(struct reshard_context *context, const struct rsp_stream *stream,
+                                       struct reshard_fault *fault) {
+  struct rsr_host *host = rsr_host_of(context);
+  const struct rsr_slice *to = &context->slice;
+  const struct rsr_slice *from = &host->group->stations[stream->peer].member->slice;
+  uint32_t dir = stream->dir == RSP_DIR_IN ? RSP_DIR_OUT : RSP_DIR_SELF_SRC;
+  struct rsr_cursor dst = rsr_cursor_at_start(stream);
+  struct rsr_cursor src = rsr_cursor_at_start(rsr_twin(&from->program, context->world_rank, dir, stream->kind));
+  enum reshard_status status = RESHARD_OK;
+  for (uint64_t left = stream->bytes; left > 0 && status == RESHARD_OK;) {
+    struct rsr_span a = rsr_take(&from->program, &src, left), b = rsr_take(&to->program, &dst, left);
+    status = join_span(host, from, &a, to, &b, fault);
+    left -= b.bytes;
+  }
+  return status;
 }
 
 enum reshard_status rsr_fused_link(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   const struct rsp_program *program = &context->slice.program;
-  bool *is_origin = calloc(context->world, sizeof *is_origin);
-  if (!is_origin) return rsr_no_memory(fault, "peers", context->world);
-  enum reshard_status status = RESHARD_OK;
-  for (uint64_t s = 0; s < program->slice->streams.count && status == RESHARD_OK; s++) {
+  for (uint64_t s = 0; s < program->slice->streams.count; s++) {
     const struct rsp_stream *stream = &program->streams[s];
     if (stream->dir != RSP_DIR_IN && stream->dir != RSP_DIR_SELF_DST) continue;
-    status = rsr_join_stream(context, stream, is_origin, fault);
+    enum reshard_status status = join_stream(context, stream, fault);
+    if (status != RESHARD_OK) return status;
   }
-  if (status == RESHARD_OK && !list_origins(host, is_origin, context->world_rank)) {
-    status = rsr_no_memory(fault, "peers", context->world);
-  }
-  free(is_origin);
-  if (status != RESHARD_OK) return status;
   if (!rsr_ops_close(&host->ops)) return rsr_no_memory(fault, "copies", host->ops.count * sizeof(uint64_t));
   host->ops.flags = host->ops.bytes > cache_bytes() / 4 ? RSK_STREAM : 0;
   return RESHARD_OK;
@@ -101,13 +126,13 @@ static enum reshard_status run_chunks(struct reshard_host_group *group, struct r
   }
 }
 
-/* This rank's own copies, once all whose buffers they read have begun. */
+/* This rank's own copies, once all its senders have begun. */
 static enum reshard_status receive_all(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
-  for (uint64_t p = 0; p < host->origin_count; p++) {
-    struct rsr_station *peer = &host->group->stations[host->origins[p]];
+  for (uint64_t p = 0; p < host->sender_count; p++) {
+    struct rsr_station *peer = &host->group->stations[host->senders[p]];
     enum reshard_status status =
-        rsr_host_await(context, &peer->begun, host->refit, host->origins[p], RESHARD_NO_ROUND, "to begin", fault);
+        rsr_host_await(context, &peer->begun, host->refit, host->senders[p], RESHARD_NO_ROUND, "to begin", fault);
     if (status != RESHARD_OK) return status;
   }
   atomic_store(&host->ops.next, 0);
@@ -136,22 +161,12 @@ static enum reshard_status help(struct reshard_context *context, struct reshard_
   return status;
 }
 
-/* With relays, ranks that this one does not know read its buffers. */
-static void tell_begun(struct reshard_context *context) {
-  struct rsr_host *host = rsr_host_of(context);
-  if (context->slice.plan->header.features & RSP_FEATURE_RELAY) {
-    for (uint32_t r = 0; r < context->world; r++) rsr_host_ring(host->group, r);
-  } else {
-    for (uint64_t p = 0; p < host->receiver_count; p++) rsr_host_ring(host->group, host->receivers[p]);
-  }
-}
-
 enum reshard_status rsr_fused_refit(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   enum reshard_status status = rsr_inject(context, context->config.inject.round, fault);
   if (status != RESHARD_OK) return status;
   atomic_store(&host->station->begun, host->refit);
-  tell_begun(context);
+  for (uint64_t p = 0; p < host->receiver_count; p++) rsr_host_ring(host->group, host->receivers[p]);
   status = receive_all(context, fault);
   return status == RESHARD_OK ? help(context, fault) : status;
 }

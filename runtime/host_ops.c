@@ -86,16 +86,16 @@ bool rsr_nest_unpack(struct rsr_nest *nest, const struct rsr_slice *slice, const
   return true;
 }
 
-bool rsr_nest_join(struct rsr_nest *nest, const struct rsr_slice *from, const struct rsp_desc *src, uint64_t src_first,
+bool rsr_nest_join(struct rsr_nest *nest, const struct rsr_slice *from, const struct rsp_desc *src,
                    const struct rsr_slice *to, const struct rsp_desc *dst, const struct rsr_box *box) {
   if (!pack_conv(src, &nest->conv[0]) || !unpack_conv(dst, &nest->conv[1])) return false;
   const struct rsp_loop *dst_loops = begin_nest(nest, &to->program, dst, box);
-  const struct rsp_loop *src_loops = from->program.loops + src->loops + src->loop_count - nest->loop_count;
+  const struct rsp_loop *src_loops = from->program.loops + src->loops + box->level;
   for (uint32_t l = 0; l < nest->loop_count; l++) {
     nest->loops[l].dst_step = dst_loops[l].off_step;
     nest->loops[l].src_step = src_loops[l].off_step;
   }
-  struct rsr_spot at = rsr_locate(&from->program, src, src_first);
+  struct rsr_spot at = rsr_locate(&from->program, src, box->first);
   nest->src = rsr_address(from, at.ref) + at.off;
   at = rsr_locate(&to->program, dst, box->first);
   nest->dst = rsr_address(to, at.ref) + at.off;

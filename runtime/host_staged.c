@@ -118,31 +118,25 @@ static void dawdle(struct reshard_context *context) {
 
 /* ---- pack and unpack --------------------------------------------------------------------------------------------- */
 
-/* Elements of a span that lies in what came in, piece by piece: a run may cross the messages in which it came. */
-struct piece {
-  const unsigned char *at;
-  uint64_t first, elems;
-};
-
-static struct piece relay_piece(struct reshard_context *context, const struct rsr_span *span, uint64_t first) {
+/* What came in goes out again: run by run, as a run may cross the messages in which it came. */
+static void pack_relay(struct reshard_context *context, const struct rsr_span *span, unsigned char *wire) {
+  struct rsr_host *host = rsr_host_of(context);
   const struct rsp_program *program = &context->slice.program;
   const struct rsp_desc *desc = span->desc;
   const struct rsp_stream *in = &program->streams[desc->ref];
-  uint64_t unit = rsp_dtype_bytes(desc->wire_dtype), off = rsr_locate(program, desc, first).off;
-  uint64_t elems = desc->run - first % desc->run, in_slot = (in->quantum - off % in->quantum) / unit;
-  if (elems > span->end - first) elems = span->end - first;
-  if (elems > in_slot) elems = in_slot;
-  unsigned char *slot = rsr_stage_slot(rsr_host_of(context), in, off / in->quantum);
-  return (struct piece){slot + off % in->quantum, first, elems};
-}
-
-static void pack_relay(struct reshard_context *context, const struct rsr_span *span, unsigned char *wire) {
-  uint64_t unit = rsp_dtype_bytes(span->desc->wire_dtype);
+  uint64_t unit = rsp_dtype_bytes(desc->wire_dtype);
   for (uint64_t at = span->first; at < span->end;) {
-    struct piece piece = relay_piece(context, span, at);
-    memcpy(wire, piece.at, piece.elems * unit);
-    wire += piece.elems * unit;
-    at += piece.elems;
+    uint64_t in_run = desc->run - at % desc->run;
+    uint64_t elems = in_run < span->end - at ? in_run : span->end - at;
+    uint64_t off = rsr_locate(program, desc, at).off;
+    for (uint64_t left = elems * unit; left > 0;) {
+      uint64_t in_slot = in->quantum - off % in->quantum, bytes = left < in_slot ? left : in_slot;
+      memcpy(wire, rsr_stage_slot(host, in, off / in->quantum) + off % in->quantum, bytes);
+      wire += bytes;
+      off += bytes;
+      left -= bytes;
+    }
+    at += elems;
   }
 }
 
@@ -152,11 +146,11 @@ static bool pack_span(struct reshard_context *context, const struct rsr_span *sp
     pack_relay(context, span, wire);
     return true;
   }
-  struct rsr_end end = rsr_end_of(program, span->desc);
+  uint32_t outer = rsr_outer_loops(program, span->desc);
   uint64_t unit = rsp_dtype_bytes(span->desc->wire_dtype);
   struct rsr_nest nest;
   for (uint64_t at = span->first; at < span->end;) {
-    struct rsr_box box = rsr_next_box(&end, at, span->end - at);
+    struct rsr_box box = rsr_next_box(program, span->desc, outer, at, span->end);
     if (!rsr_nest_pack(&nest, &context->slice, span->desc, &box, wire)) return false;
     rsr_nest_run(&nest);
     wire += box.elems * unit;
@@ -167,11 +161,11 @@ static bool pack_span(struct reshard_context *context, const struct rsr_span *sp
 
 static bool unpack_span(struct reshard_context *context, const struct rsr_span *span, const unsigned char *wire) {
   const struct rsp_program *program = &context->slice.program;
-  struct rsr_end end = rsr_end_of(program, span->desc);
+  uint32_t outer = rsr_outer_loops(program, span->desc);
   uint64_t unit = rsp_dtype_bytes(span->desc->wire_dtype);
   struct rsr_nest nest;
   for (uint64_t at = span->first; at < span->end;) {
-    struct rsr_box box = rsr_next_box(&end, at, span->end - at);
+    struct rsr_box box = rsr_next_box(program, span->desc, outer, at, span->end);
     if (!rsr_nest_unpack(&nest, &context->slice, span->desc, &box, wire)) return false;
     rsr_nest_run(&nest);
     wire += box.elems * unit;
@@ -180,28 +174,15 @@ static bool unpack_span(struct reshard_context *context, const struct rsr_span *
   return true;
 }
 
-/* From what came in to this rank's own buffers. */
-static bool copy_relay(struct reshard_context *context, const struct rsr_span *from, const struct rsr_span *to) {
-  struct rsr_nest nest;
-  for (uint64_t at = to->first; at < to->end;) {
-    struct piece piece = relay_piece(context, from, at);
-    struct rsr_box box = {at, piece.elems, 1, to->desc->loop_count};
-    if (!rsr_nest_unpack(&nest, &context->slice, to->desc, &box, piece.at)) return false;
-    rsr_nest_run(&nest);
-    at += piece.elems;
-  }
-  return true;
-}
-
 /* Spans of the two ends of a self stream come in step: they have one shape. */
 static bool copy_span(struct reshard_context *context, const struct rsr_span *from, const struct rsr_span *to) {
-  if (from->desc->space == RSP_SPACE_STREAM) return copy_relay(context, from, to);
   const struct rsp_program *program = &context->slice.program;
-  struct rsr_end a = rsr_end_of(program, from->desc), b = rsr_end_of(program, to->desc);
+  uint32_t outer = rsr_outer_loops(program, from->desc), outer_to = rsr_outer_loops(program, to->desc);
+  if (outer_to > outer) outer = outer_to;
   struct rsr_nest nest;
   for (uint64_t at = to->first; at < to->end;) {
-    struct rsr_box box = rsr_common_box(&a, at, &b, at, to->end - at);
-    if (!rsr_nest_join(&nest, &context->slice, from->desc, at, &context->slice, to->desc, &box)) return false;
+    struct rsr_box box = rsr_next_box(program, to->desc, outer, at, to->end);
+    if (!rsr_nest_join(&nest, &context->slice, from->desc, &context->slice, to->desc, &box)) return false;
     rsr_nest_run(&nest);
     at += box.elems;
   }

@@ -15,41 +15,25 @@ uint64_t rsr_desc_elems(const struct rsp_program *program, const struct rsp_desc
   return elems;
 }
 
-struct rsr_end rsr_end_of(const struct rsp_program *program, const struct rsp_desc *desc) {
-  return (struct rsr_end){program, desc, rsr_outer_loops(program, desc)};
-}
-
-static uint64_t least(uint64_t a, uint64_t b) {
-  return a < b ? a : b;
-}
-
-struct rsr_box rsr_common_box(const struct rsr_end *a, uint64_t a_first, const struct rsr_end *b, uint64_t b_first,
-                              uint64_t elems) {
-  uint64_t size = b->desc->run, a_left = a->desc->run - a_first % a->desc->run, b_left = size - b_first % size;
-  if (a->desc->run != size || a_left != size || b_left != size || elems < size) {
-    return (struct rsr_box){b_first, least(least(a_left, b_left), elems), 1, b->desc->loop_count};
+struct rsr_box rsr_next_box(const struct rsp_program *program, const struct rsp_desc *desc, uint32_t outer,
+                            uint64_t first, uint64_t end) {
+  const struct rsp_loop *loops = program->loops + desc->loops;
+  uint64_t size = desc->run, in_run = first % desc->run;
+  if (in_run != 0 || end - first < size) {
+    uint64_t elems = desc->run - in_run < end - first ? desc->run - in_run : end - first;
+    return (struct rsr_box){first, elems, 1, desc->loop_count};
   }
-  /* Whole runs: the outermost loop of which a turn starts here and fits, in both. Where only some turns are left of a
-   * loop, no turn of the next one starts here or fits. */
-  struct rsr_box box = {b_first, size, 1, b->desc->loop_count};
-  uint32_t depth = a->desc->loop_count - a->outer;
-  if (depth > b->desc->loop_count - b->outer) depth = b->desc->loop_count - b->outer;
-  for (uint32_t d = 1; d <= depth; d++) {
-    uint32_t level = b->desc->loop_count - d;
-    uint64_t a_count = a->program->loops[a->desc->loops + a->desc->loop_count - d].count;
-    uint64_t b_count = b->program->loops[b->desc->loops + level].count;
-    uint64_t turns = least(a_count - a_first / size % a_count, b_count - b_first / size % b_count);
-    turns = least(turns, elems / size);
-    if (turns == 0 || a_first % size != 0 || b_first % size != 0) break;
-    box = (struct rsr_box){b_first, turns * size, turns, level};
-    if (turns != a_count || turns != b_count) break;
-    size *= turns;
+  /* Whole runs: the outermost loop of which a whole turn starts here and fits; without one, a single run. Where only
+   * some turns are left of a loop, no turn of the next one starts here or fits. */
+  struct rsr_box box = {first, size, 1, desc->loop_count};
+  for (uint32_t l = desc->loop_count; l-- > outer;) {
+    uint64_t turns_left = loops[l].count - first / size % loops[l].count;
+    uint64_t turns = (end - first) / size < turns_left ? (end - first) / size : turns_left;
+    if (first % size != 0 || turns == 0) break;
+    box = (struct rsr_box){first, turns * size, turns, l};
+    size *= loops[l].count;
   }
   return box;
-}
-
-struct rsr_box rsr_next_box(const struct rsr_end *end, uint64_t first, uint64_t elems) {
-  return rsr_common_box(end, first, end, first, elems);
 }
 
 struct rsr_spot rsr_locate(const struct rsp_program *program, const struct rsp_desc *desc, uint64_t first) {
@@ -80,49 +64,6 @@ static void enter_part(const struct rsp_program *program, struct rsr_cursor *cur
   while (cursor->elem >= cursor->desc_elems) {
     cursor->elem -= cursor->desc_elems;
     cursor->desc_elems = rsr_desc_elems(program, &program->descs[++cursor->desc]);
-  }
-}
-
-/* The descriptor that holds an element of the body, from where `seek` is if that is not past it. */
-static void find_desc(const struct rsp_program *program, const struct rsp_body *body, uint64_t elem,
-                      struct rsr_seek *seek) {
-  if (!seek->inside || elem < seek->before) {
-    seek->desc = body->descs;
-    seek->before = 0;
-    seek->inside = true;
-  }
-  for (;;) {
-    uint64_t elems = rsr_desc_elems(program, &program->descs[seek->desc]);
-    if (elem - seek->before < elems) return;
-    seek->before += elems;
-    seek->desc++;
-  }
-}
-
-bool rsr_seek(const struct rsp_program *program, const struct rsp_stream *stream, uint64_t byte, struct rsr_seek *seek,
-              struct rsr_cursor *cursor) {
-  if (byte >= stream->bytes) return false;
-  if (seek->stream != stream || byte < seek->base) *seek = (struct rsr_seek){.stream = stream, .part = stream->parts};
-  for (;;) {
-    const struct rsp_part *part = &program->parts[seek->part];
-    const struct rsp_body *body = &program->bodies[part->body];
-    uint64_t bytes = (part->hi - part->lo) * body->wire_bytes;
-    if (byte - seek->base >= bytes) {
-      seek->base += bytes;
-      seek->part++;
-      seek->inside = false;
-      continue;
-    }
-    if ((byte - seek->base) % body->wire_bytes != 0) return false;
-    uint64_t elem = part->lo + (byte - seek->base) / body->wire_bytes;
-    find_desc(program, body, elem, seek);
-    *cursor = (struct rsr_cursor){.part = seek->part,
-                                  .desc = seek->desc,
-                                  .elem = elem - seek->before,
-                                  .desc_elems = rsr_desc_elems(program, &program->descs[seek->desc]),
-                                  .left = part->hi - elem,
-                                  .inside = true};
-    return true;
   }
 }
 

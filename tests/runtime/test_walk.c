@@ -94,11 +94,11 @@ static void check_box(const struct small *s, const struct rsp_desc *d, const str
 }
 
 static void check_span(const struct small *s, const struct rsr_span *span) {
-  struct rsr_end end = rsr_end_of(&s->program, span->desc);
+  uint32_t outer = rsr_outer_loops(&s->program, span->desc);
   uint64_t count = 0, most = 2 * (uint64_t)span->desc->loop_count + 1;
-  for (uint32_t l = 0; l < end.outer; l++) most *= s->loops[span->desc->loops + l].count;
+  for (uint32_t l = 0; l < outer; l++) most *= s->loops[span->desc->loops + l].count;
   for (uint64_t at = span->first; at < span->end; count++) {
-    struct rsr_box box = rsr_next_box(&end, at, span->end - at);
+    struct rsr_box box = rsr_next_box(&s->program, span->desc, outer, at, span->end);
     CHECK(box.first == at && box.elems > 0 && box.elems <= span->end - at, "box at %llu", (unsigned long long)at);
     check_box(s, span->desc, &box);
     at += box.elems;
