@@ -10,7 +10,12 @@
 #define RSR_HOST_H
 
 #include <pthread.h>
+#ifdef __cplusplus
+#define RSR_ATOMIC(type) type /* C++ may read this header, but makes and touches nothing of it */
+#else
 #include <stdatomic.h>
+#define RSR_ATOMIC(type) _Atomic type
+#endif
 
 #include "kernels/rsk.h"
 #include "runtime/context.h"
@@ -21,8 +26,8 @@ struct rsr_station {
   pthread_mutex_t lock;
   pthread_cond_t bell; /* something that this rank waits for may have changed */
   struct reshard_context *member;
-  _Atomic uint64_t begun;  /* fused: last refit whose training buffers may be read */
-  _Atomic uint64_t opened; /* fused: last refit whose copies may be made, by any rank */
+  RSR_ATOMIC(uint64_t) begun;  /* fused: last refit whose training buffers may be read */
+  RSR_ATOMIC(uint64_t) opened; /* fused: last refit whose copies may be made, by any rank */
 };
 
 struct reshard_host_group {
@@ -38,9 +43,9 @@ struct reshard_host_group {
   bool full;
   /* who runs, on which links */
   uint32_t running;
-  _Atomic uint64_t epoch;
-  _Atomic uint64_t progress; /* goes up with every copy of any rank */
-  _Atomic bool aborted;
+  RSR_ATOMIC(uint64_t) epoch;
+  RSR_ATOMIC(uint64_t) progress; /* goes up with every copy of any rank */
+  RSR_ATOMIC(bool) aborted;
   struct reshard_fault fault; /* the first one; valid if aborted */
 };
 
@@ -53,7 +58,7 @@ struct rsr_message {
 struct rsr_channel {
   struct rsr_message *messages; /* of the round that is posted */
   uint64_t room, count;
-  _Atomic uint64_t posted, taken; /* time of a round: refit * (rounds + 1) + round + 1 */
+  RSR_ATOMIC(uint64_t) posted, taken; /* time of a round: refit * (rounds + 1) + round + 1 */
 };
 
 /* A stream in staged mode. */
@@ -86,7 +91,7 @@ struct rsr_ops {
   uint64_t conv_count, conv_room;
   uint64_t *chunks; /* rows [chunks[i], chunks[i + 1]) are taken at once; made by rsr_ops_close */
   uint64_t chunk_count;
-  _Atomic uint64_t next; /* the first chunk that nobody has taken in this refit */
+  RSR_ATOMIC(uint64_t) next; /* the first chunk that nobody has taken in this refit */
   uint64_t bytes;
   unsigned flags; /* of rsk_copy */
 };
@@ -116,7 +121,7 @@ struct rsr_host {
 };
 
 static inline struct rsr_host *rsr_host_of(const struct reshard_context *context) {
-  return context->own;
+  return (struct rsr_host *)context->own;
 }
 
 /* ---- host_group.c ------------------------------------------------------------------------------------------------ */
@@ -127,9 +132,11 @@ enum reshard_status rsr_host_all_gather(struct reshard_context *context, const v
 void rsr_host_abort(struct reshard_host_group *group, const struct reshard_fault *fault);
 /* Fills *fault from the group's. */
 enum reshard_status rsr_host_aborted(struct reshard_host_group *group, struct reshard_fault *fault);
+/* Something was copied: who waits may wait on. */
+void rsr_host_moved(struct reshard_host_group *group);
 void rsr_host_ring(struct reshard_host_group *group, uint32_t rank);
 /* Until *value >= want. The deadline moves on while any rank makes progress. */
-enum reshard_status rsr_host_await(struct reshard_context *context, _Atomic uint64_t *value, uint64_t want,
+enum reshard_status rsr_host_await(struct reshard_context *context, RSR_ATOMIC(uint64_t) *value, uint64_t want,
                                    uint32_t peer, uint32_t round, const char *what, struct reshard_fault *fault);
 /* Sleeps, but not past the end of the group or the epoch. */
 void rsr_host_pause(struct reshard_context *context, double seconds);

@@ -3,7 +3,8 @@
 """Holds the tests to tests/budgets.txt.
 
 In: `--report LOG PRESET`, what ctest printed: fails if a label took longer in all than its budget.
-    `--timeouts BUILD`, a configured build directory: fails if a test has no label of the table, or a TIMEOUT above it.
+    `--timeouts BUILD`, a configured build directory: fails if a test has no label of the table, a TIMEOUT above it, or
+        another's name.
 Out: one line per fault on stderr; exit 0 or 1.
 """
 import json
@@ -34,6 +35,9 @@ def timeouts(build, table):
     tests = json.loads(text)["tests"]
     if not tests:
         yield "no tests are configured"
+    names = [test["name"] for test in tests]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"test {name}: there are two of that name"
     for test in tests:
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
         labels = properties.get("LABELS", [])

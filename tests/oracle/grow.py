@@ -95,9 +95,11 @@ class Grower:
 
     def step(self, v):
         if self.sg.plain:
-            return getattr(self, 'step_' + self.rng.choice(['view', 'view', 'view', 'permute', 'gapcat', 'def', 'back']))(v)
-        kind = self.rng.choices(['view', 'slice', 'permute', 'op', 'replica', 'gapcat', 'cond', 'def', 'back', 'use', 'twice'],
-                                [14, 2, 2, 1.2, 1.2, 1, 0.5, 1.2, 0.4, 0.7, 0.3])[0]
+            kind = self.rng.choice(['view', 'view', 'view', 'permute', 'gapcat', 'def', 'back'])
+            return getattr(self, 'step_' + kind)(v)
+        kinds = {'view': 14, 'slice': 2, 'permute': 2, 'op': 1.2, 'replica': 1.2, 'gapcat': 1, 'cond': 0.5, 'def': 1.2,
+                 'back': 0.4, 'use': 0.7, 'twice': 0.3}
+        kind = self.rng.choices(list(kinds), list(kinds.values()))[0]
         return getattr(self, 'step_' + kind)(v)
 
     def step_view(self, v):
@@ -126,7 +128,7 @@ class Grower:
         return self.wrap(v, 'permute(\2' + ''.join(', ' + self.n(x) for x in p) + ')') if p else None
 
     def step_op(self, v):
-        if self.sc.dtype not in ('f16', 'bf16', 'f32') or any(m['dtype'] not in ('f16', 'bf16', 'f32') for m in v.ments):
+        if not {self.sc.dtype, *(m['dtype'] for m in v.ments)} <= {'f16', 'bf16', 'f32'}:
             return None
         if self.sg.which == 'infer' and self.rng.random() < 0.5:
             return self.wrap(v, 'neg_exp(\2)')
@@ -185,7 +187,8 @@ class Grower:
         s[k] = self.rng.randint(1, 3)
         gap = f'gap({", ".join(map(self.n, s))})'
         v.tmpl = None
-        return self.wrap(v, f'cat({self.n(k)}, \2, {gap})' if self.rng.random() < 0.6 else f'cat({self.n(k)}, {gap}, \2)')
+        parts = ['\2', gap] if self.rng.random() < 0.6 else [gap, '\2']
+        return self.wrap(v, f'cat({self.n(k)}, {", ".join(parts)})')
 
     # -- views
     def dims(self, v):
@@ -462,11 +465,8 @@ class Grower:
             else:
                 rng_text = t
         leaf = self.sg.member(fam, idx)
-        first = order[0] if order else 0
-        if roll >= 0.2 or order is None:
-            inner = Scope(self.sg, self.sc.mesh, list(self.sc.pins.items()), {**self.sc.binds, var: first}, self.sc.dtype)
-        else:
-            inner = Scope(self.sg, self.sc.mesh, list(self.sc.pins.items()), {**self.sc.binds, var: 0}, self.sc.dtype)
+        first = order[0] if order and roll >= 0.2 else 0
+        inner = Scope(self.sg, self.sc.mesh, list(self.sc.pins.items()), {**self.sc.binds, var: first}, self.sc.dtype)
         gr = Grower(self.g, inner)
         v = inner.make(leaf, '\0')
         if v and self.sc.dtype not in {m['dtype'] for m in v.ments}:

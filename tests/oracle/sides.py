@@ -302,8 +302,9 @@ class SideGen:
         if inside:
             text = stmt
         for var, n in loops[::-1]:
-            over = n if isinstance(n, str) else f'{self.sugar.n(0)}..{self.sugar.n(n)}' if self.rng.random() < 0.7 else \
-                self.sugar.table(self.rng.sample(range(n), n))
+            over = n if isinstance(n, str) else f'{self.sugar.n(0)}..{self.sugar.n(n)}'
+            if not isinstance(n, str) and self.rng.random() < 0.3:
+                over = self.sugar.table(self.rng.sample(range(n), n))
             text = f'for {var} in {over} {{ {text} }}'
         if inside:
             text = f'{head} {{ {text} }}'
