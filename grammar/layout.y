@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The grammar of layout files: tokens in, a syntax tree out. LALR(1) without a conflict. Constants and values
- * share one expression grammar and are told apart by resolve. Every action is one call; yyerrok after an error says that
- * the next one is news again.
+ * share one expression grammar and are told apart by resolve. Every action is one call; yyerrok after an error says
+ * that the next one is news again.
  */
 %define api.pure full
 %define api.prefix {rsc_yy}

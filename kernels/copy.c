@@ -32,6 +32,22 @@ static void sort_loops(struct rsk_loop *loops, uint32_t count) {
   }
 }
 
+int rsk_is_transpose(const struct rsk_loop *across, const struct rsk_loop *along, uint64_t run) {
+  return run <= 16 && (run & (run - 1)) == 0 && along->dst_step == (int64_t)run && across->src_step == (int64_t)run &&
+         along->count > 2 && across->count > 2;
+}
+
+/* Puts the loop that is dense at the source next to the innermost, which is dense at the destination. */
+static void pair_dense(struct rsk_loop *loops, uint32_t count, uint64_t run) {
+  for (uint32_t i = 0; i + 2 < count; i++) {
+    if (!rsk_is_transpose(&loops[i], &loops[count - 1], run)) continue;
+    struct rsk_loop across = loops[i];
+    for (uint32_t k = i; k + 2 < count; k++) loops[k] = loops[k + 1];
+    loops[count - 2] = across;
+    return;
+  }
+}
+
 uint32_t rsk_simplify(struct rsk_loop *loops, uint32_t loop_count, uint64_t *run, uint32_t dst_unit,
                       uint32_t src_unit) {
   uint32_t count = 0;
@@ -57,6 +73,7 @@ uint32_t rsk_simplify(struct rsk_loop *loops, uint32_t loop_count, uint64_t *run
     for (uint32_t k = i; k + 1 < left; k++) loops[k] = loops[k + 1];
     left--;
   }
+  if (dst_unit == 1 && src_unit == 1) pair_dense(loops, left, *run);
   return left;
 }
 
@@ -132,11 +149,6 @@ static void copy_rows(const struct copy *copy, unsigned char *dst, const unsigne
                                                             copy->run);
 }
 
-static bool is_transpose(const struct rsk_loop *across, const struct rsk_loop *along, uint64_t run) {
-  return run <= 16 && (run & (run - 1)) == 0 && along->dst_step == (int64_t)run && across->src_step == (int64_t)run &&
-         along->count > 2 && across->count > 2;
-}
-
 /* Recursion is at most RSK_LOOPS deep. */
 static void copy_nest(const struct copy *copy, unsigned char *dst, const unsigned char *src,
                       const struct rsk_loop *loops, uint32_t count) {
@@ -144,7 +156,7 @@ static void copy_nest(const struct copy *copy, unsigned char *dst, const unsigne
     copy_rows(copy, dst, src, loops);
     return;
   }
-  if (count == 2 && is_transpose(&loops[0], &loops[1], copy->run)) {
+  if (count == 2 && rsk_is_transpose(&loops[0], &loops[1], copy->run)) {
     transpose(dst, src, &loops[0], &loops[1], copy->run);
     return;
   }
@@ -153,20 +165,6 @@ static void copy_nest(const struct copy *copy, unsigned char *dst, const unsigne
     dst += loops[0].dst_step;
     src += loops[0].src_step;
   }
-}
-
-/* Puts the loop that is dense at the source next to the innermost, which is dense at the destination. */
-static const struct rsk_loop *pair_dense(const struct rsk_loop *loops, uint32_t count, uint64_t run,
-                                         struct rsk_loop *own) {
-  if (count < 3 || count > RSK_LOOPS) return loops;
-  for (uint32_t i = 0; i + 2 < count; i++) {
-    if (!is_transpose(&loops[i], &loops[count - 1], run)) continue;
-    memcpy(own, loops, count * sizeof *own);
-    own[i] = loops[count - 2];
-    own[count - 2] = loops[i];
-    return own;
-  }
-  return loops;
 }
 
 void rsk_copy(void *dst, const void *src, const struct rsk_loop *loops, uint32_t loop_count, uint64_t run_bytes,
@@ -179,8 +177,7 @@ void rsk_copy(void *dst, const void *src, const struct rsk_loop *loops, uint32_t
     else
       memcpy(dst, src, run_bytes);
   } else {
-    struct rsk_loop own[RSK_LOOPS];
-    copy_nest(&copy, dst, src, pair_dense(loops, loop_count, run_bytes, own), loop_count);
+    copy_nest(&copy, dst, src, loops, loop_count);
   }
   if (copy.stream) copy.isa->fence();
 }

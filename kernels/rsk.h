@@ -55,6 +55,10 @@ int rsk_conversion(struct rsk_conv *conv, uint32_t src_dtype, uint32_t dst_dtype
  * sizes for a conversion). Returns the number of loops left, at most RSK_LOOPS if the nest has less than 2^64 runs. */
 uint32_t rsk_simplify(struct rsk_loop *loops, uint32_t loop_count, uint64_t *run, uint32_t dst_unit, uint32_t src_unit);
 
+/* A nest that ends in these two loops around a run of so many bytes is copied in tiles: the source is dense across, the
+ * destination along. */
+int rsk_is_transpose(const struct rsk_loop *across, const struct rsk_loop *along, uint64_t run_bytes);
+
 /* Nests of these are best simplified first, and have at most RSK_LOOPS loops. */
 void rsk_copy(void *dst, const void *src, const struct rsk_loop *loops, uint32_t loop_count, uint64_t run_bytes,
               unsigned flags);

@@ -4,6 +4,7 @@
 // accepts (each thing at the first aligned byte after the one before), sealed. Assumes nothing about the tables' truth.
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "plans/plan.h"
 #include "plans/seal.h"
@@ -23,11 +24,11 @@ static void arrays_of(const struct rsp_slice_tables *t, struct array out[RSP_TAB
   memcpy(out, all, sizeof all);
 }
 
-static uint64_t slice_bytes(const struct rsp_slice_tables *t) {
+// Bytes of tables [from, to), the first at `at`.
+static uint64_t tables_end(const struct rsp_slice_tables *t, unsigned from, unsigned to, uint64_t at) {
   struct array arrays[RSP_TABLE_COUNT];
   arrays_of(t, arrays);
-  uint64_t at = sizeof(struct rsp_slice);
-  for (unsigned i = 0; i < RSP_TABLE_COUNT; i++) at = rsp_align_up(at + arrays[i].count * rsp_table_record_bytes(i), 8);
+  for (unsigned i = from; i < to; i++) at = rsp_align_up(at + arrays[i].count * rsp_table_record_bytes(i), 8);
   return at;
 }
 
@@ -35,7 +36,16 @@ static void copy(unsigned char *to, const void *from, uint64_t bytes) {
   if (bytes) memcpy(to, from, (size_t)bytes);
 }
 
-static void put_slice(unsigned char *base, const struct rsp_slice_tables *t, uint64_t bytes) {
+static uint64_t slice_bytes(const struct rsp_slice_tables *t) {
+  return tables_end(t, RSP_HELD_COUNT, RSP_TABLE_COUNT, sizeof(struct rsp_slice));
+}
+
+static uint64_t held_bytes(const struct rsp_slice_tables *t) {
+  return tables_end(t, 0, RSP_HELD_COUNT, 0);
+}
+
+// The slice, and its holdings block, which another rank may have written already: the same bytes.
+static void put_slice(unsigned char *base, unsigned char *held, const struct rsp_slice_tables *t, uint64_t bytes) {
   struct array arrays[RSP_TABLE_COUNT];
   arrays_of(t, arrays);
   struct rsp_slice slice = {.magic = RSP_SLICE_MAGIC,
@@ -46,12 +56,13 @@ static void put_slice(unsigned char *base, const struct rsp_slice_tables *t, uin
                             .rounds = t->rounds,
                             .staging = t->staging};
   struct rsp_table places[RSP_TABLE_COUNT];
-  uint64_t at = sizeof slice;
+  uint64_t at[2] = {0, sizeof slice}; // in the holdings block, in the slice
   for (unsigned i = 0; i < RSP_TABLE_COUNT; i++) {
+    bool own = i >= RSP_HELD_COUNT;
     uint64_t size = arrays[i].count * rsp_table_record_bytes(i);
-    places[i] = (struct rsp_table){at, arrays[i].count};
-    copy(base + at, arrays[i].at, size);
-    at = rsp_align_up(at + size, 8);
+    places[i] = (struct rsp_table){at[own], arrays[i].count};
+    copy((own ? base : held) + at[own], arrays[i].at, size);
+    at[own] = rsp_align_up(at[own] + size, 8);
   }
   memcpy(&slice.names, places, sizeof places);
   memcpy(base, &slice, sizeof slice);
@@ -68,6 +79,60 @@ static uint64_t place_sections(const struct rsp_global_tables *global, struct rs
     at += header->sections[s].bytes;
   }
   return at;
+}
+
+// ---- holdings blocks: one for ranks whose tables are equal ----------------------------------------------------------
+
+static XXH64_hash_t hash_held(const struct rsp_slice_tables *t) {
+  struct array arrays[RSP_TABLE_COUNT];
+  arrays_of(t, arrays);
+  XXH64_hash_t hash = 0;
+  for (unsigned i = 0; i < RSP_HELD_COUNT; i++) {
+    size_t size = (size_t)(arrays[i].count * rsp_table_record_bytes(i));
+    hash = XXH3_64bits_withSeed(size ? arrays[i].at : "", size, hash + arrays[i].count);
+  }
+  return hash;
+}
+
+static bool same_held(const struct rsp_slice_tables *a, const struct rsp_slice_tables *b) {
+  struct array x[RSP_TABLE_COUNT], y[RSP_TABLE_COUNT];
+  arrays_of(a, x);
+  arrays_of(b, y);
+  for (unsigned i = 0; i < RSP_HELD_COUNT; i++) {
+    if (x[i].count != y[i].count) return false;
+    size_t size = (size_t)(x[i].count * rsp_table_record_bytes(i));
+    if (size && x[i].at != y[i].at && memcmp(x[i].at, y[i].at, size) != 0) return false;
+  }
+  return true;
+}
+
+// Gives each rank its block, in the order of first use from *at on. An open hash table of ranks finds equal ones.
+static bool place_holdings(const struct rsp_slice_tables *slices, uint32_t world, struct rsp_dirent *directory,
+                           uint64_t *at) {
+  uint64_t places = 16;
+  while (places < 2 * (uint64_t)world) places *= 2;
+  uint32_t *table = calloc((size_t)places, sizeof *table); // rank + 1
+  XXH64_hash_t *hashes = calloc(world ? world : 1, sizeof *hashes);
+  bool good = table && hashes;
+  for (uint32_t r = 0; good && r < world; r++) {
+    hashes[r] = hash_held(&slices[r]);
+    uint64_t i = hashes[r] & (places - 1);
+    while (table[i] && !(hashes[table[i] - 1] == hashes[r] && same_held(&slices[table[i] - 1], &slices[r])))
+      i = (i + 1) & (places - 1);
+    if (table[i]) {
+      directory[r].held_off = directory[table[i] - 1].held_off;
+      directory[r].held_bytes = directory[table[i] - 1].held_bytes;
+      continue;
+    }
+    table[i] = r + 1;
+    *at = rsp_align_up(*at, 8);
+    directory[r].held_off = *at;
+    directory[r].held_bytes = held_bytes(&slices[r]);
+    *at += directory[r].held_bytes;
+  }
+  free(table);
+  free(hashes);
+  return good;
 }
 
 bool rsp_build(const struct rsp_global_tables *global, const struct rsp_slice_tables *slices, void **bytes,
@@ -87,10 +152,15 @@ bool rsp_build(const struct rsp_global_tables *global, const struct rsp_slice_ta
                               .section_count = RSP_SECTION_COUNT};
   uint64_t at = place_sections(global, &header);
   struct rsp_dirent *directory = calloc(global->world ? global->world : 1, sizeof *directory);
-  if (!directory) return false;
+  if (!directory || !place_holdings(slices, global->world, directory, &at)) {
+    free(directory);
+    return false;
+  }
   for (uint32_t r = 0; r < global->world; r++) {
     at = rsp_align_up(at, RSP_PAGE);
-    directory[r] = (struct rsp_dirent){.off = at, .bytes = slice_bytes(&slices[r]), .staging = slices[r].staging};
+    directory[r].off = at;
+    directory[r].bytes = slice_bytes(&slices[r]);
+    directory[r].staging = slices[r].staging;
     at += directory[r].bytes;
   }
   header.file_bytes = at;
@@ -100,7 +170,8 @@ bool rsp_build(const struct rsp_global_tables *global, const struct rsp_slice_ta
     for (unsigned s = 0; s < RSP_SECTION_COUNT; s++)
       copy(base + header.sections[s].off, s == RSP_SEC_DIRECTORY ? directory : global->sections[s],
            header.sections[s].bytes);
-    for (uint32_t r = 0; r < global->world; r++) put_slice(base + directory[r].off, &slices[r], directory[r].bytes);
+    for (uint32_t r = 0; r < global->world; r++)
+      put_slice(base + directory[r].off, base + directory[r].held_off, &slices[r], directory[r].bytes);
     rsp_reseal(base, (size_t)at);
   }
   free(directory);

@@ -4,6 +4,7 @@
 #include "plans/check.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 void rsp_report(const struct rsp_check *check, enum rsp_rule rule, const void *at, const char *format, ...) {
@@ -121,6 +122,9 @@ bool rsp_check_dirent(const struct rsp_check *check, const struct rsp_header *he
   if (at->off % RSP_PAGE || at->off < last->off + last->bytes || !rsp_inside(at->off, at->bytes, header->file_bytes) ||
       at->bytes < sizeof(struct rsp_slice))
     return rsp_broken(check, RSP_RULE_SLICE_PLACE, at, "rank %u", world_rank);
+  if (at->held_off % 8 || at->held_off < last->off + last->bytes ||
+      !rsp_inside(at->held_off, at->held_bytes, header->file_bytes))
+    return rsp_broken(check, RSP_RULE_HELD_PLACE, at, "rank %u", world_rank);
   return true;
 }
 
@@ -146,15 +150,62 @@ static bool check_sections(const struct rsp_check *check, const struct rsp_heade
   return true;
 }
 
+// Distinct holdings blocks in the order of the file.
+struct blocks {
+  const struct rsp_dirent **at; // an entry of each
+  uint64_t count;
+};
+
+static const struct rsp_dirent *find_block(const struct blocks *blocks, uint64_t off) {
+  uint64_t lo = 0, hi = blocks->count;
+  while (lo < hi) {
+    uint64_t mid = lo + (hi - lo) / 2;
+    if (blocks->at[mid]->held_off < off)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  return lo < blocks->count && blocks->at[lo]->held_off == off ? blocks->at[lo] : NULL;
+}
+
+// The block of an entry: one that is known, with the same length and digest, or the next one, from *at on.
+static bool check_block(const struct rsp_check *check, struct blocks *blocks, const struct rsp_dirent *entry, uint32_t rank,
+                        uint64_t *at) {
+  const struct rsp_dirent *known = find_block(blocks, entry->held_off);
+  uint8_t digest[16];
+  if (known) {
+    if (known->held_bytes != entry->held_bytes) return rsp_broken(check, RSP_RULE_HELD_PLACE, entry, "rank %u", rank);
+    return memcmp(known->held_digest, entry->held_digest, sizeof digest) == 0 ||
+           rsp_broken(check, RSP_RULE_HELD_DIGEST, entry->held_digest, "rank %u", rank);
+  }
+  if (entry->held_off != rsp_align_up(*at, 8)) return rsp_broken(check, RSP_RULE_HELD_PLACE, entry, "rank %u", rank);
+  if (!check_zero(check, *at, entry->held_off)) return false;
+  rsp_digest(check->bytes + entry->held_off, entry->held_bytes, digest);
+  if (memcmp(digest, entry->held_digest, sizeof digest) != 0)
+    return rsp_broken(check, RSP_RULE_HELD_DIGEST, entry->held_digest, "rank %u", rank);
+  blocks->at[blocks->count++] = entry;
+  *at = entry->held_off + entry->held_bytes;
+  return true;
+}
+
+static bool check_holdings(const struct rsp_check *check, const struct rsp_header *h, const struct rsp_dirent *directory,
+                           uint64_t *at) {
+  struct blocks blocks = {calloc((size_t)h->world + 1, sizeof(struct rsp_dirent *)), 0};
+  bool good = blocks.at || rsp_no_memory(check);
+  for (uint32_t r = 0; r < h->world && good; r++)
+    good = rsp_check_dirent(check, h, &directory[r], r) && check_block(check, &blocks, &directory[r], r, at);
+  free(blocks.at);
+  return good;
+}
+
 bool rsp_check_cover(const struct rsp_check *check, uint64_t file_bytes) {
   const struct rsp_header *h = (const void *)check->bytes;
   const struct rsp_dirent *directory = (const void *)(check->bytes + h->sections[RSP_SEC_DIRECTORY].off);
   uint64_t at;
   uint8_t digest[16];
-  if (!check_sections(check, h, &at)) return false;
+  if (!check_sections(check, h, &at) || !check_holdings(check, h, directory, &at)) return false;
   for (uint32_t r = 0; r < h->world; r++) {
     const struct rsp_dirent *entry = &directory[r];
-    if (!rsp_check_dirent(check, h, entry, r)) return false;
     if (entry->off != rsp_align_up(at, RSP_PAGE)) return rsp_broken(check, RSP_RULE_SLICE_PLACE, entry, "rank %u", r);
     if (!check_zero(check, at, entry->off)) return false;
     rsp_digest(check->bytes + entry->off, entry->bytes, digest);

@@ -51,10 +51,10 @@ bool rsp_check_str(const struct rsp_check *check, const struct rsp_plan *plan, c
 bool rsp_check_spec(const struct rsp_check *check, const struct rsp_plan *plan);    /* strings .. ranks */
 bool rsp_check_buffers(const struct rsp_check *check, const struct rsp_plan *plan); /* classes .. summary */
 
-/* A slice by itself. `check` is that of the slice's bytes, of which there are `bytes`. *relays is set if a stream is
+/* A slice and its holdings block by themselves, at the places of `entry`. *relays is set if a stream is
  * a relay. */
-bool rsp_check_slice(const struct rsp_check *check, const struct rsp_header *header, const struct rsp_dirent *entry,
-                     uint32_t world_rank, uint64_t bytes, bool *relays);
+bool rsp_check_slice(const struct rsp_check *check, const struct rsp_check *held, const struct rsp_header *header,
+                     const struct rsp_dirent *entry, uint32_t world_rank, bool *relays);
 
 /* What a body may be used for; a body that may do nothing is refused. */
 enum { RSP_BODY_SRC = 1, RSP_BODY_DST = 2, RSP_BODY_DIRECT = 4 };
@@ -84,8 +84,8 @@ bool rsp_conversion_legal(uint32_t from, uint32_t to, uint32_t op);
 static inline bool rsp_inside(uint64_t first, uint64_t count, uint64_t rows) {
   return first <= rows && count <= rows - first;
 }
-/* Pointers into a slice whose tables are known to lie inside it. */
-void rsp_program_at(const void *slice, struct rsp_program *program);
+/* Pointers into a slice and its holdings block, whose tables are known to lie inside them. */
+void rsp_program_at(const void *slice, const void *held, struct rsp_program *program);
 
 #ifdef __cplusplus
 }

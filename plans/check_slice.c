@@ -30,21 +30,22 @@ static bool check_zero(const struct rsp_check *check, uint64_t from, uint64_t to
   return true;
 }
 
-static bool check_tables(const struct rsp_check *check, uint64_t bytes) {
-  const struct rsp_slice *s = (const void *)check->bytes;
+// Tables [from, to): one after the other from `end` on, and nothing else in the `bytes` bytes.
+static bool check_tables(const struct rsp_check *check, const struct rsp_slice *s, unsigned from, unsigned to,
+                         uint64_t end, uint64_t bytes) {
   const struct rsp_table *tables = rsp_slice_tables_of(s);
-  uint64_t end = sizeof *s, at, size;
-  for (unsigned i = 0; i < RSP_TABLE_COUNT; i++) {
+  uint64_t at, size;
+  for (unsigned i = from; i < to; i++) {
     at = rsp_align_up(end, 8);
     if (tables[i].off != at || __builtin_mul_overflow(tables[i].count, (uint64_t)rsp_table_record_bytes(i), &size) ||
         !rsp_inside(at, size, bytes))
-      return rsp_broken(check, RSP_RULE_TABLE_PLACE, &tables[i], "table %s", rsp_table_name(i));
+      return rsp_broken(check, RSP_RULE_TABLE_PLACE, check->bytes, "table %s", rsp_table_name(i));
     if (!check_zero(check, end, at)) return false;
     end = at + size;
   }
   at = rsp_align_up(end, 8);
   if (at != bytes)
-    return rsp_broken(check, RSP_RULE_SLICE_BYTES, &s->bytes, "tables end at %llu", (unsigned long long)at);
+    return rsp_broken(check, RSP_RULE_SLICE_BYTES, check->bytes, "tables end at %llu", (unsigned long long)at);
   return check_zero(check, end, at);
 }
 
@@ -59,7 +60,7 @@ static bool check_names(const struct rsp_check *check, const struct rsp_program 
   for (uint64_t i = 0; i < s->files.count; i++)
     if (!check_name(check, s, &p->files[i])) return false;
   // What a comparison of all names may cost: strings may overlap, so their lengths need a bound of their own.
-  uint64_t used = 0, limit = s->bytes * 16;
+  uint64_t used = 0, limit = (s->names.count + s->buffers.count) * 64;
   for (uint64_t i = 0; i < s->buffers.count; i++) {
     const struct rsp_sbuffer *b = &p->buffers[i];
     if (!check_name(check, s, &b->name)) return false;
@@ -97,19 +98,23 @@ static bool check_zeroing(const struct rsp_check *check, const struct rsp_progra
   return good || rsp_broken(check, RSP_RULE_ZERO_EXTENT, z, "gid %u", z->gid);
 }
 
-bool rsp_check_slice(const struct rsp_check *check, const struct rsp_header *header, const struct rsp_dirent *entry,
-                     uint32_t world_rank, uint64_t bytes, bool *relays) {
-  if (!check_head(check, header, entry, world_rank, bytes) || !check_tables(check, bytes)) return false;
+bool rsp_check_slice(const struct rsp_check *check, const struct rsp_check *held, const struct rsp_header *header,
+                     const struct rsp_dirent *entry, uint32_t world_rank, bool *relays) {
+  const struct rsp_slice *s = (const void *)check->bytes;
+  if (!check_head(check, header, entry, world_rank, entry->bytes) ||
+      !check_tables(held, s, 0, RSP_HELD_COUNT, 0, entry->held_bytes) ||
+      !check_tables(check, s, RSP_HELD_COUNT, RSP_TABLE_COUNT, sizeof *s, entry->bytes))
+    return false;
   struct rsp_program p;
-  rsp_program_at(check->bytes, &p);
-  if (!check_names(check, &p)) return false;
-  for (uint64_t i = 0; i < p.slice->buffers.count; i++) {
+  rsp_program_at(check->bytes, held->bytes, &p);
+  if (!check_names(held, &p)) return false;
+  for (uint64_t i = 0; i < s->buffers.count; i++) {
     const struct rsp_sbuffer *b = &p.buffers[i];
-    if (i && b->gid <= b[-1].gid) return rsp_broken(check, RSP_RULE_SBUFFER_ORDER, b, "gid %u", b->gid);
-    if (!check_sbuffer(check, &p, b)) return false;
+    if (i && b->gid <= b[-1].gid) return rsp_broken(held, RSP_RULE_SBUFFER_ORDER, b, "gid %u", b->gid);
+    if (!check_sbuffer(held, &p, b)) return false;
   }
-  for (uint64_t i = 0; i < p.slice->zeros.count; i++)
-    if (!check_zeroing(check, &p, &p.zeros[i])) return false;
+  for (uint64_t i = 0; i < s->zeros.count; i++)
+    if (!check_zeroing(held, &p, &p.zeros[i])) return false;
   return rsp_check_streams(check, header, &p, relays);
 }
 
@@ -132,33 +137,38 @@ static bool same_buffer(const struct rsp_plan *plan, const struct rsp_program *p
   return !e->ndim || memcmp(plan->dims + e->dims, p->dims + row->dims, e->ndim * sizeof(uint64_t)) == 0;
 }
 
-static bool check_same(const struct rsp_check *check, const struct rsp_plan *plan, const struct rsp_program *p) {
+static bool check_same(const struct rsp_check *check, const struct rsp_check *held, const struct rsp_plan *plan,
+                       const struct rsp_program *p) {
   const struct rsp_slice *s = p->slice;
   const struct rsp_rank *rank = &plan->ranks[s->world_rank];
   if (s->train_rank != rank->train_rank || s->infer_rank != rank->infer_rank)
     return rsp_broken(check, RSP_RULE_SLICE_RANK, &s->world_rank, "rank %u", s->world_rank);
   for (uint64_t i = 0; i < s->buffers.count; i++)
     if (!same_buffer(plan, p, &p->buffers[i]))
-      return rsp_broken(check, RSP_RULE_SBUFFER_SAME, &p->buffers[i], "gid %u", p->buffers[i].gid);
+      return rsp_broken(held, RSP_RULE_SBUFFER_SAME, &p->buffers[i], "gid %u", p->buffers[i].gid);
   return true;
 }
 
 bool rsp_check_slices(const struct rsp_check *check, const struct rsp_plan *plan) {
-  uint64_t rows = 0, holds = 0;
+  uint64_t rows = 0, held_rows = 0, holds = 0;
   bool relays = false;
   for (uint32_t r = 0; r < plan->header->world; r++) {
     const struct rsp_dirent *entry = &plan->directory[r];
     struct rsp_check inner = {.bytes = plan->bytes + entry->off, .base = entry->off, .error = check->error};
-    if (!rsp_check_slice(&inner, plan->header, entry, r, entry->bytes, &relays)) return false;
+    struct rsp_check held = {.bytes = plan->bytes + entry->held_off, .base = entry->held_off, .error = check->error};
+    // A block that many ranks share is read for each of them: what that costs in all is bounded by the file's size.
+    rows += entry->held_bytes / sizeof(struct rsp_sbuffer);
+    if (rows > plan->size) return rsp_broken(check, RSP_RULE_HELD_WORK, entry, "rank %u", r);
+    if (!rsp_check_slice(&inner, &held, plan->header, entry, r, &relays)) return false;
     struct rsp_program p;
-    rsp_program_at(inner.bytes, &p);
-    if (!check_same(&inner, plan, &p)) return false;
-    rows += p.slice->buffers.count;
+    rsp_program_at(inner.bytes, held.bytes, &p);
+    if (!check_same(&inner, &held, plan, &p)) return false;
+    held_rows += p.slice->buffers.count;
   }
   // Rows are distinct and each is held, so equal numbers mean that none is missing.
   for (uint64_t i = 0; i < plan->buffer_count; i++) holds += plan->rankmaps[plan->buffers[i].rankmap].count;
-  if (rows != holds)
-    return rsp_broken(check, RSP_RULE_SBUFFER_ALL, plan->directory, "%llu of %llu", (unsigned long long)rows,
+  if (held_rows != holds)
+    return rsp_broken(check, RSP_RULE_SBUFFER_ALL, plan->directory, "%llu of %llu", (unsigned long long)held_rows,
                       (unsigned long long)holds);
   if (relays != ((plan->header->features & RSP_FEATURE_RELAY) != 0))
     return rsp_broken(check, RSP_RULE_RELAY_USED, &plan->header->features, NULL);

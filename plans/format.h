@@ -178,16 +178,21 @@ struct rsp_summary {
   double nvlink_bandwidth, nvlink_latency, network_bandwidth, network_latency, memory_bandwidth, issue_seconds;
 };
 
+/* Ranks that hold the same parts of the same buffers, replicas above all, share one holdings block: what their slices say of
+ * buffers. `held` is that block's place. */
 struct rsp_dirent {
-  uint64_t off, bytes; /* of the slice; off is a multiple of RSP_PAGE */
-  uint8_t digest[16];  /* XXH3-128 of the slice's bytes */
-  uint64_t staging;    /* bytes of staging the rank needs */
-  uint64_t check;      /* XXH3-64 of the 40 bytes before, seeded with the world rank */
+  uint64_t off, bytes;           /* of the slice; off is a multiple of RSP_PAGE */
+  uint64_t held_off, held_bytes; /* of the holdings block; off is a multiple of 8 */
+  uint8_t digest[16];            /* XXH3-128 of the slice's bytes */
+  uint8_t held_digest[16];       /* XXH3-128 of the holdings block's bytes */
+  uint64_t staging;              /* bytes of staging the rank needs */
+  uint64_t check;                /* XXH3-64 of the 72 bytes before, seeded with the world rank */
 };
 
 /* ---- a slice ------------------------------------------------------------------------------------------------- */
 
-/* All offsets in a slice header are bytes from the slice's start, 8-aligned; tables do not overlap. */
+/* Offsets in a slice header are 8-aligned and tables do not overlap. The first six tables, names to zloops, lie in the rank's
+ * holdings block and their offsets count from its start; the others count from the slice's start. */
 struct rsp_table {
   uint64_t off, count;
 };

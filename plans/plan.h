@@ -90,7 +90,10 @@ void rsp_program_of(const struct rsp_plan *plan, uint32_t world_rank, struct rsp
 struct rsp_rank_view {
   struct rsp_header header; /* a copy */
   struct rsp_program program;
-  void *mapping; /* private */
+  struct rsp_map {
+    void *at;
+    size_t bytes;
+  } maps[2]; /* private */
   size_t mapped_bytes;
 };
 enum rsp_status rsp_rank_open(const char *path, uint32_t world_rank, struct rsp_rank_view *view,

@@ -17,7 +17,7 @@ _Static_assert(sizeof(struct rsp_rank) == 48 && sizeof(struct rsp_class) == 24, 
 _Static_assert(sizeof(struct rsp_entry) == 40 && sizeof(struct rsp_piece) == 48, "entry, piece");
 _Static_assert(sizeof(struct rsp_ploop) == 24 && sizeof(struct rsp_buffer) == 56, "ploop, buffer");
 _Static_assert(sizeof(struct rsp_rankmap) == 16 && sizeof(struct rsp_hold) == 8, "rankmap, hold");
-_Static_assert(sizeof(struct rsp_summary) == 136 && sizeof(struct rsp_dirent) == 48, "summary, dirent");
+_Static_assert(sizeof(struct rsp_summary) == 136 && sizeof(struct rsp_dirent) == 80, "summary, dirent");
 _Static_assert(sizeof(struct rsp_slice) == 40 + 16 * RSP_TABLE_COUNT, "slice");
 _Static_assert(sizeof(struct rsp_sbuffer) == 64 && sizeof(struct rsp_zero) == 32, "sbuffer, zero");
 _Static_assert(sizeof(struct rsp_zloop) == 16 && sizeof(struct rsp_body) == 32, "zloop, body");
@@ -111,8 +111,11 @@ bool rsp_reseal(void *bytes, size_t size) {
   struct rsp_dirent *directory = (void *)(base + place->off);
   for (uint64_t r = 0; r < rows; r++) {
     struct rsp_dirent *entry = &directory[r];
-    if (!inside(entry->off, entry->bytes, size)) return false;
+    if (!inside(entry->off, entry->bytes, size) || !inside(entry->held_off, entry->held_bytes, size)) return false;
     rsp_digest(base + entry->off, entry->bytes, entry->digest);
+    bool again = r && entry->held_off == entry[-1].held_off && entry->held_bytes == entry[-1].held_bytes;
+    if (again) memcpy(entry->held_digest, entry[-1].held_digest, sizeof entry->held_digest);
+    else rsp_digest(base + entry->held_off, entry->held_bytes, entry->held_digest);
     entry->check = rsp_dirent_seal(entry, (uint32_t)r);
   }
   for (unsigned s = 0; s < RSP_SECTION_COUNT; s++) {

@@ -25,6 +25,7 @@ size_t rsp_record_bytes(enum rsp_section_kind kind);
 /* Bytes of one record of the i-th table of a slice, in the order of struct rsp_slice. */
 size_t rsp_table_record_bytes(unsigned table);
 #define RSP_TABLE_COUNT 12u
+#define RSP_HELD_COUNT 6u /* of these the first are in the holdings block */
 /* The tables of a slice header as an array of RSP_TABLE_COUNT. */
 const struct rsp_table *rsp_slice_tables_of(const struct rsp_slice *slice);
 

@@ -98,6 +98,7 @@ static enum reshard_status take_seat(struct reshard_context *context, struct res
   } else {
     station->member = context;
     atomic_store(&station->begun, 0);
+    atomic_store(&station->opened, 0);
   }
   pthread_mutex_unlock(&group->lock);
   return status;
@@ -180,6 +181,7 @@ static enum reshard_status host_link(struct reshard_context *context, struct res
   host->epoch = atomic_load(&host->group->epoch);
   host->refit = 0;
   atomic_store(&host->station->begun, 0);
+  atomic_store(&host->station->opened, 0);
   if (!rsr_host_enter(host->group, host->epoch)) {
     if (atomic_load(&host->group->aborted)) return rsr_host_aborted(host->group, fault);
     return rsr_fault(fault, RESHARD_PEER_FAILED, "prepare: another rank has closed its context");

@@ -10,7 +10,12 @@
 #define RSR_HOST_H
 
 #include <pthread.h>
+#ifdef __cplusplus
+#define RSR_ATOMIC(type) type /* C++ may read this header, but makes and touches nothing of it */
+#else
 #include <stdatomic.h>
+#define RSR_ATOMIC(type) _Atomic type
+#endif
 
 #include "kernels/rsk.h"
 #include "runtime/context.h"
@@ -21,7 +26,8 @@ struct rsr_station {
   pthread_mutex_t lock;
   pthread_cond_t bell; /* something that this rank waits for may have changed */
   struct reshard_context *member;
-  _Atomic uint64_t begun; /* fused: last refit whose buffers may be read */
+  RSR_ATOMIC(uint64_t) begun;  /* fused: last refit whose training buffers may be read */
+  RSR_ATOMIC(uint64_t) opened; /* fused: last refit whose copies may be made, by any rank */
 };
 
 struct reshard_host_group {
@@ -37,9 +43,9 @@ struct reshard_host_group {
   bool full;
   /* who runs, on which links */
   uint32_t running;
-  _Atomic uint64_t epoch;
-  _Atomic uint64_t progress; /* goes up with every copy of any rank */
-  _Atomic bool aborted;
+  RSR_ATOMIC(uint64_t) epoch;
+  RSR_ATOMIC(uint64_t) progress; /* goes up with every copy of any rank */
+  RSR_ATOMIC(bool) aborted;
   struct reshard_fault fault; /* the first one; valid if aborted */
 };
 
@@ -52,7 +58,7 @@ struct rsr_message {
 struct rsr_channel {
   struct rsr_message *messages; /* of the round that is posted */
   uint64_t room, count;
-  _Atomic uint64_t posted, taken; /* time of a round: refit * (rounds + 1) + round + 1 */
+  RSR_ATOMIC(uint64_t) posted, taken; /* time of a round: refit * (rounds + 1) + round + 1 */
 };
 
 /* A stream in staged mode. */
@@ -70,7 +76,8 @@ struct rsr_port {
 struct rsr_op {
   unsigned char *dst;
   const unsigned char *src;
-  uint64_t run; /* bytes for a copy of bits, elements otherwise */
+  uint64_t run;   /* bytes for a copy of bits, elements otherwise */
+  uint64_t bytes; /* written, in all */
   uint64_t loops;
   uint32_t loop_count, conv;
 };
@@ -82,6 +89,9 @@ struct rsr_ops {
   uint64_t loop_count, loop_room;
   struct rsk_conv *convs; /* pairs: at the sender, at the receiver; pair 0 is a copy of bits */
   uint64_t conv_count, conv_room;
+  uint64_t *chunks; /* rows [chunks[i], chunks[i + 1]) are taken at once; made by rsr_ops_close */
+  uint64_t chunk_count;
+  RSR_ATOMIC(uint64_t) next; /* the first chunk that nobody has taken in this refit */
   uint64_t bytes;
   unsigned flags; /* of rsk_copy */
 };
@@ -111,7 +121,7 @@ struct rsr_host {
 };
 
 static inline struct rsr_host *rsr_host_of(const struct reshard_context *context) {
-  return context->own;
+  return (struct rsr_host *)context->own;
 }
 
 /* ---- host_group.c ------------------------------------------------------------------------------------------------ */
@@ -122,9 +132,11 @@ enum reshard_status rsr_host_all_gather(struct reshard_context *context, const v
 void rsr_host_abort(struct reshard_host_group *group, const struct reshard_fault *fault);
 /* Fills *fault from the group's. */
 enum reshard_status rsr_host_aborted(struct reshard_host_group *group, struct reshard_fault *fault);
+/* Something was copied: who waits may wait on. */
+void rsr_host_moved(struct reshard_host_group *group);
 void rsr_host_ring(struct reshard_host_group *group, uint32_t rank);
 /* Until *value >= want. The deadline moves on while any rank makes progress. */
-enum reshard_status rsr_host_await(struct reshard_context *context, _Atomic uint64_t *value, uint64_t want,
+enum reshard_status rsr_host_await(struct reshard_context *context, RSR_ATOMIC(uint64_t) *value, uint64_t want,
                                    uint32_t peer, uint32_t round, const char *what, struct reshard_fault *fault);
 /* Sleeps, but not past the end of the group or the epoch. */
 void rsr_host_pause(struct reshard_context *context, double seconds);
@@ -168,8 +180,10 @@ bool rsr_nest_join(struct rsr_nest *nest, const struct rsr_slice *from, const st
                    const struct rsr_slice *to, const struct rsp_desc *dst, const struct rsr_box *box);
 void rsr_nest_run(const struct rsr_nest *nest);
 
-/* Appends; false: no memory. */
-bool rsr_ops_add(struct rsr_ops *ops, const struct rsr_nest *nest);
+/* Appends, in pieces if it is large; false: no memory. */
+bool rsr_ops_add(struct rsr_ops *ops, struct rsr_nest *nest);
+/* Puts the rows in order of their destination and makes the chunks; false: no memory. */
+bool rsr_ops_close(struct rsr_ops *ops);
 void rsr_ops_run(const struct rsr_ops *ops, const struct rsr_op *op);
 void rsr_ops_free(struct rsr_ops *ops);
 

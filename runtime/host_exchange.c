@@ -109,7 +109,7 @@ static enum reshard_status receive(struct reshard_context *context, struct rsr_p
     good = each_run(&context->slice, port, turn, take_message, &receipt);
   }
   if (!good || receipt.index != port->channel->count) return unequal(context, port, round, &receipt, fault);
-  rsr_moved(host);
+  rsr_host_moved(host->group);
   atomic_store(&port->channel->taken, time);
   rsr_host_ring(host->group, port->stream->peer);
   return RESHARD_OK;

@@ -149,11 +149,6 @@ static enum reshard_status join_stream(struct reshard_context *context, const st
   return status;
 }
 
-static int by_destination(const void *a, const void *b) {
-  const struct rsr_op *x = a, *y = b;
-  return x->dst < y->dst ? -1 : x->dst > y->dst;
-}
-
 enum reshard_status rsr_fused_link(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   const struct rsp_program *program = &context->slice.program;
@@ -165,20 +160,60 @@ enum reshard_status rsr_fused_link(struct reshard_context *context, struct resha
     enum reshard_status status = join_stream(context, stream, fault);
     if (status != RESHARD_OK) return status;
   }
-  if (host->ops.count > 1) qsort(host->ops.rows, host->ops.count, sizeof *host->ops.rows, by_destination);
+  if (!rsr_ops_close(&host->ops)) return rsr_no_memory(fault, "copies", host->ops.count * sizeof(uint64_t));
   host->ops.flags = host->ops.bytes > cache_bytes() / 4 ? RSK_STREAM : 0;
   return RESHARD_OK;
 }
 
 /* ---- a refit ----------------------------------------------------------------------------------------------------- */
 
-static enum reshard_status run_ops(struct rsr_host *host, struct reshard_fault *fault) {
-  for (uint64_t i = 0; i < host->ops.count; i++) {
-    if (atomic_load_explicit(&host->group->aborted, memory_order_relaxed)) return rsr_host_aborted(host->group, fault);
-    rsr_ops_run(&host->ops, &host->ops.rows[i]);
-    atomic_fetch_add_explicit(&host->group->progress, 1, memory_order_relaxed);
+/* Takes chunks of a rank's copies until none is left. */
+static enum reshard_status run_chunks(struct reshard_host_group *group, struct rsr_ops *ops,
+                                      struct reshard_fault *fault) {
+  for (;;) {
+    uint64_t chunk = atomic_fetch_add(&ops->next, 1);
+    if (chunk >= ops->chunk_count) return RESHARD_OK;
+    for (uint64_t i = ops->chunks[chunk]; i < ops->chunks[chunk + 1]; i++) {
+      if (atomic_load_explicit(&group->aborted, memory_order_relaxed)) return rsr_host_aborted(group, fault);
+      rsr_ops_run(ops, &ops->rows[i]);
+      atomic_fetch_add_explicit(&group->progress, 1, memory_order_relaxed);
+    }
   }
-  return RESHARD_OK;
+}
+
+/* This rank's own copies, once all its senders have begun. */
+static enum reshard_status receive_all(struct reshard_context *context, struct reshard_fault *fault) {
+  struct rsr_host *host = rsr_host_of(context);
+  for (uint64_t p = 0; p < host->sender_count; p++) {
+    struct rsr_station *peer = &host->group->stations[host->senders[p]];
+    enum reshard_status status =
+        rsr_host_await(context, &peer->begun, host->refit, host->senders[p], RESHARD_NO_ROUND, "to begin", fault);
+    if (status != RESHARD_OK) return status;
+  }
+  atomic_store(&host->ops.next, 0);
+  atomic_store(&host->station->opened, host->refit);
+  for (uint64_t p = 0; p < host->sender_count; p++) rsr_host_ring(host->group, host->senders[p]);
+  return run_chunks(host->group, &host->ops, fault);
+}
+
+/* A rank that is done takes from the others: from its receivers, for which it waits, as they open once all have begun;
+ * then from whoever is open. */
+static enum reshard_status help(struct reshard_context *context, struct reshard_fault *fault) {
+  struct rsr_host *host = rsr_host_of(context);
+  struct reshard_host_group *group = host->group;
+  enum reshard_status status = RESHARD_OK;
+  for (uint64_t p = 0; p < host->receiver_count && status == RESHARD_OK; p++) {
+    struct rsr_station *peer = &group->stations[host->receivers[p]];
+    status =
+        rsr_host_await(context, &peer->opened, host->refit, host->receivers[p], RESHARD_NO_ROUND, "to open", fault);
+    if (status == RESHARD_OK) status = run_chunks(group, &rsr_host_of(peer->member)->ops, fault);
+  }
+  for (uint32_t r = 1; r < group->world && status == RESHARD_OK; r++) {
+    struct rsr_station *peer = &group->stations[(context->world_rank + r) % group->world];
+    if (atomic_load(&peer->opened) != host->refit) continue;
+    status = run_chunks(group, &rsr_host_of(peer->member)->ops, fault);
+  }
+  return status;
 }
 
 enum reshard_status rsr_fused_refit(struct reshard_context *context, struct reshard_fault *fault) {
@@ -187,9 +222,6 @@ enum reshard_status rsr_fused_refit(struct reshard_context *context, struct resh
   if (status != RESHARD_OK) return status;
   atomic_store(&host->station->begun, host->refit);
   for (uint64_t p = 0; p < host->receiver_count; p++) rsr_host_ring(host->group, host->receivers[p]);
-  for (uint64_t p = 0; p < host->sender_count && status == RESHARD_OK; p++) {
-    struct rsr_station *peer = &host->group->stations[host->senders[p]];
-    status = rsr_host_await(context, &peer->begun, host->refit, host->senders[p], RESHARD_NO_ROUND, "to begin", fault);
-  }
-  return status == RESHARD_OK ? run_ops(host, fault) : status;
+  status = receive_all(context, fault);
+  return status == RESHARD_OK ? help(context, fault) : status;
 }

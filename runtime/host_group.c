@@ -70,6 +70,10 @@ void reshard_host_group_free(struct reshard_host_group *group) {
 
 /* ---- bells and the end ------------------------------------------------------------------------------------------- */
 
+void rsr_host_moved(struct reshard_host_group *group) {
+  atomic_fetch_add(&group->progress, 1);
+}
+
 void rsr_host_ring(struct reshard_host_group *group, uint32_t rank) {
   struct rsr_station *station = &group->stations[rank];
   pthread_mutex_lock(&station->lock);

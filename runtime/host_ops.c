@@ -117,6 +117,9 @@ void rsr_nest_run(const struct rsr_nest *nest) {
   run_nest(nest->dst, nest->src, nest->loops, nest->loop_count, nest->run, nest->conv, 0);
 }
 
+/* Large enough that taking it costs nothing beside copying it, small enough to share out and to stay in a cache. */
+#define PIECE_BYTES (UINT64_C(512) << 10)
+
 /* ---- ops --------------------------------------------------------------------------------------------------------- */
 
 /* Room for `more` rows of `size` bytes after `count`. */
@@ -153,24 +156,118 @@ static bool conv_row(struct rsr_ops *ops, const struct rsk_conv conv[2], uint32_
   return true;
 }
 
-bool rsr_ops_add(struct rsr_ops *ops, const struct rsr_nest *nest) {
-  uint32_t conv;
-  if (!conv_row(ops, nest->conv, &conv)) return false;
-  bool copy = nest->conv[0].is_copy && nest->conv[1].is_copy;
-  uint64_t bytes = nest->run * (copy ? 1 : nest->conv[1].dst_bytes);
-  for (uint32_t l = 0; l < nest->loop_count; l++) bytes *= nest->loops[l].count;
-  ops->bytes += bytes;
+static bool is_copy(const struct rsr_nest *nest) {
+  return nest->conv[0].is_copy && nest->conv[1].is_copy;
+}
+
+static uint64_t nest_bytes(const struct rsr_nest *nest, uint32_t from) {
+  uint64_t bytes = nest->run * (is_copy(nest) ? 1 : nest->conv[1].dst_bytes);
+  for (uint32_t l = from; l < nest->loop_count; l++) bytes *= nest->loops[l].count;
+  return bytes;
+}
+
+/* Loops from `from` on. */
+static bool add_row(struct rsr_ops *ops, const struct rsr_nest *nest, uint32_t from, uint32_t conv) {
+  uint32_t loop_count = nest->loop_count - from;
   void *rows = ops->rows, *loops = ops->loops;
   bool good = grow(&rows, &ops->room, ops->count, 1, sizeof *ops->rows);
   ops->rows = rows;
-  good = good && grow(&loops, &ops->loop_room, ops->loop_count, nest->loop_count, sizeof *ops->loops);
+  good = good && grow(&loops, &ops->loop_room, ops->loop_count, loop_count, sizeof *ops->loops);
   ops->loops = loops;
   if (!good) return false;
-  ops->rows[ops->count++] = (struct rsr_op){nest->dst, nest->src, nest->run, ops->loop_count, nest->loop_count, conv};
-  if (nest->loop_count > 0) {
-    memcpy(ops->loops + ops->loop_count, nest->loops, nest->loop_count * sizeof *ops->loops);
+  ops->rows[ops->count++] =
+      (struct rsr_op){nest->dst, nest->src, nest->run, nest_bytes(nest, from), ops->loop_count, loop_count, conv};
+  if (loop_count > 0) memcpy(ops->loops + ops->loop_count, nest->loops + from, loop_count * sizeof *ops->loops);
+  ops->loop_count += loop_count;
+  return true;
+}
+
+/* A run that is too large alone. */
+static bool add_run(struct rsr_ops *ops, struct rsr_nest *nest, uint32_t conv) {
+  uint64_t dst_unit = is_copy(nest) ? 1 : nest->conv[1].dst_bytes,
+           src_unit = is_copy(nest) ? 1 : nest->conv[0].src_bytes;
+  uint64_t most = PIECE_BYTES / dst_unit;
+  struct rsr_nest piece = *nest;
+  for (uint64_t left = nest->run; left > 0; left -= piece.run) {
+    piece.run = left < most ? left : most;
+    if (!add_row(ops, &piece, piece.loop_count, conv)) return false;
+    piece.dst += piece.run * dst_unit;
+    piece.src += piece.run * src_unit;
   }
-  ops->loop_count += nest->loop_count;
+  return true;
+}
+
+/* Both ends are read and written in lines, so a piece is wide both ways. */
+#define ACROSS UINT64_C(1024)
+
+static bool add_tiles(struct rsr_ops *ops, const struct rsr_nest *nest, uint32_t from, uint32_t conv) {
+  const struct rsk_loop *across = &nest->loops[from], *along = &nest->loops[from + 1];
+  uint64_t wide = across->count < ACROSS ? across->count : ACROSS, high = PIECE_BYTES / (wide * nest->run);
+  struct rsr_nest piece = *nest;
+  for (uint64_t i = 0; i < across->count; i += wide) {
+    for (uint64_t j = 0; j < along->count; j += high) {
+      piece.loops[from].count = across->count - i < wide ? across->count - i : wide;
+      piece.loops[from + 1].count = along->count - j < high ? along->count - j : high;
+      piece.dst = nest->dst + (int64_t)i * across->dst_step + (int64_t)j * along->dst_step;
+      piece.src = nest->src + (int64_t)i * across->src_step + (int64_t)j * along->src_step;
+      if (!add_row(ops, &piece, from, conv)) return false;
+    }
+  }
+  return true;
+}
+
+/* As many turns of loop `from` at once as make a piece; if one is too large, its inside in pieces. At most RSK_LOOPS
+ * deep. */
+static bool add_pieces(struct rsr_ops *ops, struct rsr_nest *nest, uint32_t from, uint32_t conv) {
+  if (nest_bytes(nest, from) <= PIECE_BYTES) return add_row(ops, nest, from, conv);
+  if (from == nest->loop_count) return add_run(ops, nest, conv);
+  if (from + 2 == nest->loop_count && is_copy(nest) &&
+      rsk_is_transpose(&nest->loops[from], &nest->loops[from + 1], nest->run)) {
+    return add_tiles(ops, nest, from, conv);
+  }
+  struct rsk_loop loop = nest->loops[from];
+  unsigned char *dst = nest->dst;
+  const unsigned char *src = nest->src;
+  uint64_t turn = nest_bytes(nest, from + 1), most = turn > PIECE_BYTES ? 1 : PIECE_BYTES / turn;
+  bool good = true;
+  for (uint64_t k = 0; k < loop.count && good; k += most) {
+    nest->loops[from].count = loop.count - k < most ? loop.count - k : most;
+    nest->dst = dst + (int64_t)k * loop.dst_step;
+    nest->src = src + (int64_t)k * loop.src_step;
+    good = turn > PIECE_BYTES ? add_pieces(ops, nest, from + 1, conv) : add_row(ops, nest, from, conv);
+  }
+  nest->loops[from].count = loop.count;
+  nest->dst = dst;
+  nest->src = src;
+  return good;
+}
+
+bool rsr_ops_add(struct rsr_ops *ops, struct rsr_nest *nest) {
+  uint32_t conv;
+  if (!conv_row(ops, nest->conv, &conv)) return false;
+  ops->bytes += nest_bytes(nest, 0);
+  return add_pieces(ops, nest, 0, conv);
+}
+
+static int by_destination(const void *a, const void *b) {
+  const struct rsr_op *x = a, *y = b;
+  return x->dst < y->dst ? -1 : x->dst > y->dst;
+}
+
+bool rsr_ops_close(struct rsr_ops *ops) {
+  if (ops->count == 0) return true;
+  qsort(ops->rows, ops->count, sizeof *ops->rows, by_destination);
+  ops->chunks = malloc((ops->count + 1) * sizeof *ops->chunks);
+  if (!ops->chunks) return false;
+  uint64_t bytes = PIECE_BYTES;
+  for (uint64_t i = 0; i < ops->count; i++) {
+    if (bytes >= PIECE_BYTES / 2) {
+      ops->chunks[ops->chunk_count++] = i;
+      bytes = 0;
+    }
+    bytes += ops->rows[i].bytes;
+  }
+  ops->chunks[ops->chunk_count] = ops->count;
   return true;
 }
 
@@ -183,6 +280,7 @@ void rsr_ops_free(struct rsr_ops *ops) {
   free(ops->rows);
   free(ops->loops);
   free(ops->convs);
+  free(ops->chunks);
   *ops = (struct rsr_ops){0};
 }
 

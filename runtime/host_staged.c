@@ -219,7 +219,7 @@ static enum reshard_status pack(struct reshard_context *context, uint32_t round,
     if (port->stream->dir != RSP_DIR_OUT || port->stream->kind != RSP_KIND_STAGED) continue;
     if (port->stream->relay != RSP_NO_STREAM || !rsr_active_in(port, round, &turn)) continue;
     status = pack_port(context, port, turn, round, fault);
-    rsr_moved(host);
+    rsr_host_moved(host->group);
   }
   return status;
 }
@@ -238,7 +238,7 @@ static enum reshard_status unpack(struct reshard_context *context, uint32_t roun
     } else {
       continue;
     }
-    rsr_moved(host);
+    rsr_host_moved(host->group);
   }
   return status;
 }

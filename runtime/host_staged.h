@@ -36,10 +36,6 @@ static inline uint64_t rsr_time_of(const struct rsr_host *host, const struct rsp
   return host->refit * ((uint64_t)program->slice->rounds + 1) + round + 1;
 }
 
-static inline void rsr_moved(struct rsr_host *host) {
-  atomic_fetch_add(&host->group->progress, 1);
-}
-
 /* Offers this rank's messages of the round to their receivers. */
 void rsr_post(struct reshard_context *context, uint32_t round);
 /* Takes all messages for this rank, then waits until its own are taken. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "compiler/base/keys.h"
+#include "compiler/base/names.h"
 #include "compiler/pass/pair.h"
 
 struct lack {
@@ -147,43 +148,26 @@ static struct rsc_span span_of(const struct cover *c, struct rsc_mention m) { re
 
 static const char *buffer_name(const struct cover *c, struct rsc_mention m) { return rsc_buffer_of(c->pairs, m.gid)->name; }
 
-/* A tensor of the other side alone whose name has the same letters once what cannot be seen is left out. */
-static bool visible(char ch) { return ch > ' ' && ch < 127; }
-
-static bool looks_alike(const char *a, const char *b) {
-  for (;;) {
-    while (*a && !visible(*a)) a++;
-    while (*b && !visible(*b)) b++;
-    if (*a != *b) return false;
-    if (!*a) return true;
-    a++;
-    b++;
-  }
-}
-
-static const char *bytes_text(struct cover *c, const char *name) {
-  struct rsc_key text = {0};
-  for (; *name; name++) {
-    char hex[8];
-    int n = visible(*name) || *name == ' ' ? snprintf(hex, sizeof hex, "%c", *name)
-                                           : snprintf(hex, sizeof hex, "\\x%02x", (unsigned char)*name);
-    rsc_key_add(c->scratch, &text, hex, (size_t)n);
-  }
-  rsc_key_add(c->scratch, &text, "", 1);
-  return (const char *)text.at;
-}
-
+/* Says which tensor, of the other side alone, may be meant: one that looks the same, or the nearest name. */
 static void note_lookalike(struct cover *c, const struct rsc_paired_tensor *t, enum rsc_side other) {
+  struct rsc_guess guess;
+  size_t len = strlen(t->tensor->name);
   if (rsc_diag_errors(c->diag) > 20) return; /* past the cap nobody reads it */
+  rsc_guess_begin(&guess, t->tensor->name, len);
+  const struct rsc_tensor *nearest = NULL;
   for (int32_t i = 0; i < c->pairs->tensor_count; i++) {
     const struct rsc_paired_tensor *u = &c->pairs->tensors[i];
     if (u == t || !u->by_side[other].count || u->by_side[1 - other].count) continue;
-    if (looks_alike(t->tensor->name, u->tensor->name)) {
-      rsc_note(c->diag, u->tensor->span, "the other side has a name that differs only in what cannot be seen: \"%s\" there, \"%s\" here",
-               bytes_text(c, u->tensor->name), bytes_text(c, t->tensor->name));
-      return;
-    }
+    const char *before = guess.best;
+    rsc_guess_offer(&guess, u->tensor->name, strlen(u->tensor->name));
+    if (guess.best != before) nearest = u->tensor;
   }
+  if (!nearest) return;
+  size_t n = strlen(nearest->name);
+  bool alike = rsc_names_look_alike(t->tensor->name, len, nearest->name, n);
+  rsc_note(c->diag, nearest->span, "the other side has '%s'%s%s%s", rsc_name_shown(c->scratch, nearest->name, n, alike),
+           alike ? ", which differs only invisibly from '" : "",
+           alike ? rsc_name_shown(c->scratch, t->tensor->name, len, true) : "", alike ? "'" : "");
 }
 
 static void report_missing(struct cover *c, const struct rsc_paired_tensor *t, const struct lack *lack) {

@@ -25,10 +25,14 @@ struct lowerer {
   int64_t *incoming; /* per stream: its place in the slice of the rank at hand */
   int64_t *body_of;  /* per such number: body of the rank at hand, if stamp says so */
   int64_t *stamp;
-  struct rsc_keys *files;
+  struct rsc_keys *profiles; /* lists of held entries */
+  struct {
+    RSC_VEC(struct holdings *);
+  } holdings;
 };
 
-struct slice {
+/* What a rank holds: made once for all ranks that hold the same. */
+struct holdings {
   struct {
     RSC_VEC(char);
   } names;
@@ -47,6 +51,10 @@ struct slice {
   struct {
     RSC_VEC(struct rsp_zloop);
   } zloops;
+};
+
+/* What a rank does. */
+struct slice {
   struct {
     RSC_VEC(struct rsp_body);
   } bodies;
@@ -109,7 +117,7 @@ static void index_streams(struct lowerer *l) {
 
 /* ---- buffers, names, zeros ---- */
 
-static struct rsp_str add_name(struct lowerer *l, struct slice *s, const char *name) {
+static struct rsp_str add_name(struct lowerer *l, struct holdings *s, const char *name) {
   size_t len = strlen(name);
   struct rsp_str ref = {s->names.len, len};
   RSC_RESERVE(l->arena, &s->names, s->names.len + len + 1);
@@ -118,14 +126,14 @@ static struct rsp_str add_name(struct lowerer *l, struct slice *s, const char *n
   return ref;
 }
 
-static uint32_t file_of(struct lowerer *l, struct slice *s, struct rsc_keys *files, int32_t file) {
+static uint32_t file_of(struct lowerer *l, struct holdings *s, struct rsc_keys *files, int32_t file) {
   bool fresh;
   int32_t id = rsc_keys_id(files, &file, sizeof file, &fresh);
   if (fresh) *RSC_PUSH(l->arena, &s->files) = add_name(l, s, rsc_plan_file_name(l->d->sources, file));
   return (uint32_t)id;
 }
 
-static void add_zeros(struct lowerer *l, struct slice *s, uint32_t gid, const struct rsc_entry *entry, uint64_t size) {
+static void add_zeros(struct lowerer *l, struct holdings *s, uint32_t gid, const struct rsc_entry *entry, uint64_t size) {
   for (size_t i = 0; i < entry->pieces.len; i++) {
     const struct rsc_piece *piece = &entry->pieces.at[i];
     if (piece->slot != RSC_SLOT_PAD) continue;
@@ -142,7 +150,7 @@ static void add_zeros(struct lowerer *l, struct slice *s, uint32_t gid, const st
   }
 }
 
-static void add_buffers(struct lowerer *l, struct slice *s, int64_t rank) {
+static void add_buffers(struct lowerer *l, struct holdings *s, int64_t rank) {
   const struct rsc_pairs *p = l->d->pairs;
   struct rsc_keys *files = rsc_keys_new(l->scratch);
   for (int64_t i = l->held_start[rank]; i < l->held_start[rank + 1]; i++) {
@@ -166,6 +174,19 @@ static void add_buffers(struct lowerer *l, struct slice *s, int64_t rank) {
     for (int32_t k = 0; k < e->ndim; k++) *RSC_PUSH(l->arena, &s->dims) = (uint64_t)e->dims[k];
     if (p->gids[g].side == RSC_INFER) add_zeros(l, s, (uint32_t)g, e, size);
   }
+}
+
+/* The same list of buffers and entries is the same tables. */
+static const struct holdings *holdings_of(struct lowerer *l, int64_t rank) {
+  const struct held *held = l->held + l->held_start[rank];
+  bool fresh;
+  int32_t id = rsc_keys_id(l->profiles, held, (size_t)(l->held_start[rank + 1] - l->held_start[rank]) * sizeof *held, &fresh);
+  if (fresh) {
+    struct holdings *h = RSC_NEW(l->scratch, struct holdings);
+    add_buffers(l, h, rank);
+    *RSC_PUSH(l->scratch, &l->holdings) = h;
+  }
+  return l->holdings.at[id];
 }
 
 /* ---- bodies ---- */
@@ -320,7 +341,7 @@ static bool seed_slice(struct slice *s, uint64_t bug) {
 static struct rsp_slice_tables lower_rank(struct lowerer *l, int64_t rank, bool *seeded) {
   struct slice s = {.shape_keys = rsc_keys_new(l->scratch)};
   const struct rsc_process *process = &l->d->cluster->processes[rank];
-  add_buffers(l, &s, rank);
+  const struct holdings *h = holdings_of(l, rank);
   add_streams(l, &s, rank);
   if (l->d->seed_bug && !*seeded) *seeded = seed_slice(&s, l->d->seed_bug);
   return (struct rsp_slice_tables){
@@ -329,12 +350,12 @@ static struct rsp_slice_tables lower_rank(struct lowerer *l, int64_t rank, bool 
       .infer_rank = process->infer_rank < 0 ? RSP_NO_RANK : (uint32_t)process->infer_rank,
       .rounds = (uint32_t)l->d->rounds->rounds,
       .staging = (uint64_t)l->d->rounds->staging[rank],
-      .names = s.names.at, .names_bytes = s.names.len,
-      .files = s.files.at, .file_count = s.files.len,
-      .buffers = s.buffers.at, .buffer_count = s.buffers.len,
-      .dims = s.dims.at, .dim_count = s.dims.len,
-      .zeros = s.zeros.at, .zero_count = s.zeros.len,
-      .zloops = s.zloops.at, .zloop_count = s.zloops.len,
+      .names = h->names.at, .names_bytes = h->names.len,
+      .files = h->files.at, .file_count = h->files.len,
+      .buffers = h->buffers.at, .buffer_count = h->buffers.len,
+      .dims = h->dims.at, .dim_count = h->dims.len,
+      .zeros = h->zeros.at, .zero_count = h->zeros.len,
+      .zloops = h->zloops.at, .zloop_count = h->zloops.len,
       .bodies = s.bodies.at, .body_count = s.bodies.len,
       .descs = s.descs.at, .desc_count = s.descs.len,
       .shapes = s.shapes.at, .shape_count = s.shapes.len,
@@ -346,6 +367,7 @@ static struct rsp_slice_tables lower_rank(struct lowerer *l, int64_t rank, bool 
 
 const struct rsp_slice_tables *rsc_lower(struct rsc_arena *arena, const struct rsc_decided *d) {
   struct lowerer l = {.arena = arena, .scratch = rsc_arena_new(), .d = d};
+  l.profiles = rsc_keys_new(l.scratch);
   index_buffers(&l);
   index_streams(&l);
   int32_t ends = 0;

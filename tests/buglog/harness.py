@@ -7,6 +7,7 @@ padding or of a gap. Each case is replayed twice with different bits per id, sta
 """
 import json
 import pathlib
+import resource
 import struct
 import subprocess
 import tempfile
@@ -41,6 +42,12 @@ def join(*parts, axis=0):
 
 class Fault(Exception):
     pass
+
+
+def cpu_seconds():
+    """What the tools have used so far: a busy machine is no reason to fail."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def need(condition, text):

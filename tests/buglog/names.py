@@ -52,7 +52,7 @@ case("renamed_buffer",
 case("names_that_differ_invisibly",
      train='tensor "w" i32 [4];\n' + ONE + 'on m { buffer "w"; }\n',
      infer='tensor "w\u200b" i32 [4];\n' + ONE + 'on m { buffer "w\u200b"; }\n',
-     refused=["e2", "80", "8b"])
+     refused=["E2", "80", "8B"])
 
 # NovaSky-AI/SkyRL#1505: one side has a tensor more.
 W = 'tensor "w" f32 [2];\n'

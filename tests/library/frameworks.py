@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""plans/library against what Megatron-core and vLLM do, written again in numpy.
+"""plans/library against what Megatron-core, vLLM and SGLang do, written again in numpy.
 
 Makes a small random model, cuts it as Megatron does, reshards it with the library's layouts, and compares each buffer
 with what vLLM would have loaded. Nothing here reads a layout: rank grids, row orders and paddings are spelled out.
@@ -116,7 +116,12 @@ def megatron(model, way, w):
     return ranks
 
 
-def vllm(model, way, w):
+def engine(way):
+    """SGLang has experts that are cut as well as divided; vLLM has not."""
+    return "vllm" if way["EP"] in (1, way["TP"]) else "sglang"
+
+
+def inference(model, way, w):
     tp_size, dp_size, pp_size, ep_size = (way[k] for k in ("TP", "DP", "PP", "EP"))
     ranks = [{} for _ in range(tp_size * dp_size * pp_size)]
     counts = [model["L"] // pp_size] * pp_size
@@ -143,7 +148,7 @@ def vllm(model, way, w):
             if not model["TIED"]:
                 buffers["lm_head.weight"] = vocab("lm_head.weight")
             elif pp_size > 1:
-                buffers["lm_head.weight"] = vocab("model.embed_tokens.weight")
+                buffers["model.embed_tokens.weight"] = vocab("model.embed_tokens.weight")  # the module that is tied
         for layer in range(firsts[pp], firsts[pp + 1]):
             hf = f"model.layers.{layer}"
             kv = tp * kv_parts // tp_size
@@ -161,7 +166,7 @@ def vllm(model, way, w):
             slots = way["slots"]
             mine = [s for s in np.array_split(range(len(slots)), ep_size)[ep]]
             experts = [f"{hf}.mlp.experts.{slots[s]}" for s in mine]
-            to = f"{hf}.mlp.experts.routed_experts"
+            to = f"{hf}.mlp.experts" + ".routed_experts" * (engine(way) == "vllm")
             buffers[f"{to}.w13_weight"] = np.stack([glu(x, moe_tp, moe_tp_size) for x in experts])
             buffers[f"{to}.w2_weight"] = np.stack([part(w[f"{x}.down_proj.weight"], 1, moe_tp, moe_tp_size) for x in experts])
     return ranks
@@ -190,12 +195,22 @@ def run(*command):
         raise SystemExit(f"{' '.join(map(str, command))}\nexit {done.returncode}\n{done.stdout}{done.stderr}")
 
 
-def layout(kind, way, directory):
-    params = "".join(f"param {k} = {v};\n" for k, v in way.items() if k != "slots")
-    slots = f"def slots(l) = {way['slots']};\n" if "slots" in way else ""
-    path = directory / f"{kind}.layout"
-    path.write_text(f'model "small.yaml";\n{params}{slots}include "{kind}/gqa.inc";\n')
+def write(directory, name, params, *includes):
+    path = directory / f"{name}.layout"
+    lines = [f"param {k} = {v};" for k, v in params.items()] + [f'include "{i}";' for i in includes]
+    path.write_text("\n".join(['model "small.yaml";', *lines, ""]))
     return path
+
+
+def layouts(train, infer, directory):
+    kind = engine(infer)
+    slots = [infer["slots"]]
+    params = dict(infer, ENGINES=infer["DP"], DP=1, SLOTS=slots)
+    if kind == "vllm":
+        params["EP"] = int(infer["EP"] > 1)
+    del params["slots"]
+    return (write(directory, "megatron", train, "megatron/gqa.inc"),
+            write(directory, kind, params, f"{kind}/grid.inc", "vllm/gqa.inc"))
 
 
 def check(args, name, model, train, infer):
@@ -206,13 +221,12 @@ def check(args, name, model, train, infer):
         (scratch / "small.yaml").write_text(catalogue(model, weights))
         (scratch / "in").mkdir()
         (scratch / "out").mkdir()
-        run(args.bin / "reshardc", layout("megatron", train, scratch), layout("vllm", infer, scratch),
-            "-I", args.library, "-o", scratch / "plan")
+        run(args.bin / "reshardc", *layouts(train, infer, scratch), "-I", args.library, "-o", scratch / "plan")
         run(args.bin / "reshard", "verify", scratch / "plan")
         for rank, buffers in enumerate(megatron(model, train, weights)):
             save(scratch / "in" / f"train-{rank}.safetensors", buffers)
         run(args.bin / "reshard", "run", scratch / "plan", "--in", scratch / "in", "--out", scratch / "out")
-        for rank, buffers in enumerate(vllm(model, infer, weights)):
+        for rank, buffers in enumerate(inference(model, infer, weights)):
             got = load(scratch / "out" / f"infer-{rank}.safetensors")
             if sorted(got) != sorted(buffers):
                 raise SystemExit(f"{name}: rank {rank} has other buffers: {sorted(set(got) ^ set(buffers))}")
@@ -226,7 +240,7 @@ def megatron_way(**changes):
     return dict(TP=1, CP=1, DP=1, PP=1, VPP=1, EP=1, ETP=1, TP_PP_DP=0, PADV=4, EXPERTS='"each"', stages=[4]) | changes
 
 
-def vllm_way(**changes):
+def engine_way(**changes):
     return dict(TP=1, DP=1, PP=1, EP=1, slots=[]) | changes
 
 
@@ -237,21 +251,21 @@ def main():
     args = parser.parse_args()
     dense = dict(L=4, G=2, Q=2, E=0, QKNORM=1, TIED=1)
     moe = dict(L=4, G=2, Q=4, E=4, QKNORM=0, TIED=0)
-    check(args, "dense, one to one", dense, megatron_way(), vllm_way())
+    check(args, "dense, one to one", dense, megatron_way(), engine_way())
     check(args, "dense, TP2 PP2 DP2 to TP4 DP2: kv heads shared", dense,
-          megatron_way(TP=2, PP=2, DP=2, stages=[2, 2]), vllm_way(TP=4, DP=2))
+          megatron_way(TP=2, PP=2, DP=2, stages=[2, 2]), engine_way(TP=4, DP=2))
     check(args, "dense, TP8, mid-head, to TP2 PP3", dict(dense, Q=1, TIED=0, L=5),
-          megatron_way(TP=8, stages=[5]), vllm_way(TP=2, PP=3))
+          megatron_way(TP=8, stages=[5]), engine_way(TP=2, PP=3))
     check(args, "dense, tied on two stages of the engine", dense,
-          megatron_way(TP=2, CP=2, PP=2, stages=[3, 1]), vllm_way(TP=2, PP=2))
+          megatron_way(TP=2, CP=2, PP=2, stages=[3, 1]), engine_way(TP=2, PP=2))
     check(args, "dense, virtual pipeline", dense,
-          megatron_way(PP=2, VPP=2, stages=[1, 1, 1, 1]), vllm_way(TP=2))
+          megatron_way(PP=2, VPP=2, stages=[1, 1, 1, 1]), engine_way(TP=2))
     experts = [0, 1, 2, 3]
-    check(args, "experts, EP2 to TP4", moe, megatron_way(TP=2, DP=2, EP=2, stages=[4]), vllm_way(TP=4, slots=experts))
+    check(args, "experts, EP2 to TP4", moe, megatron_way(TP=2, DP=2, EP=2, stages=[4]), engine_way(TP=4, slots=experts))
     check(args, "experts, EP4 PP2 to EP2 TP4", moe,
-          megatron_way(TP=2, DP=2, PP=2, EP=4, stages=[3, 1]), vllm_way(TP=4, EP=2, DP=2, slots=experts))
+          megatron_way(TP=2, DP=2, PP=2, EP=4, stages=[3, 1]), engine_way(TP=4, EP=2, DP=2, slots=experts))
     check(args, "experts, ETP2 EP2, redundant slots", moe,
-          megatron_way(TP=4, EP=2, ETP=2, stages=[4]), vllm_way(TP=2, EP=2, slots=[0, 1, 1, 2, 3, 0]))
+          megatron_way(TP=4, EP=2, ETP=2, stages=[4]), engine_way(TP=2, EP=2, slots=[0, 1, 1, 2, 3, 0]))
 
 
 if __name__ == "__main__":

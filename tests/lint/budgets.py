@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds the tests to tests/budgets.txt.
 
-In: `--report LOG`, what ctest printed: fails if a label took longer in all than its budget.
-    `--timeouts BUILD`, a configured build directory: fails if a test has no label of the table, or a TIMEOUT above it.
+In: `--report LOG PRESET`, what ctest printed: fails if a label took longer in all than its budget.
+    `--timeouts BUILD`, a configured build directory: fails if a test has no label of the table, a TIMEOUT above it, or
+        another's name.
 Out: one line per fault on stderr; exit 0 or 1.
 """
 import json
@@ -12,6 +13,7 @@ import re
 import subprocess
 import sys
 
+SANITIZED = 4  # sanitizers cost that much
 TABLE = pathlib.Path(__file__).resolve().parent.parent / "budgets.txt"
 
 
@@ -20,11 +22,12 @@ def budgets():
     return {label: (float(test), float(total)) for label, test, total in rows}
 
 
-def report(log, table):
+def report(log, table, preset):
+    factor = SANITIZED if preset == "asan" else 1
     # CTest closes with "Label Time Summary:" and rows like "unit    =   0.52 sec*proc (4 tests)".
     for label, seconds in re.findall(r"^(\S+)\s+=\s+([\d.]+) sec\*proc", pathlib.Path(log).read_text(), re.M):
-        if label in table and float(seconds) > table[label][1]:
-            yield f"label {label}: {seconds} s in all, its budget is {table[label][1]:g} s"
+        if label in table and float(seconds) > factor * table[label][1]:
+            yield f"label {label}: {seconds} s in all, its budget is {factor * table[label][1]:g} s"
 
 
 def timeouts(build, table):
@@ -32,6 +35,9 @@ def timeouts(build, table):
     tests = json.loads(text)["tests"]
     if not tests:
         yield "no tests are configured"
+    names = [test["name"] for test in tests]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"test {name}: there are two of that name"
     for test in tests:
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
         labels = properties.get("LABELS", [])
@@ -44,8 +50,8 @@ def timeouts(build, table):
 
 
 def main():
-    mode, path = sys.argv[1:]
-    faults = list({"--report": report, "--timeouts": timeouts}[mode](path, budgets()))
+    mode, path, *rest = sys.argv[1:]
+    faults = list({"--report": report, "--timeouts": timeouts}[mode](path, budgets(), *rest))
     for fault in faults:
         print(f"budgets: {fault}", file=sys.stderr)
     return 1 if faults else 0

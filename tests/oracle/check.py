@@ -164,7 +164,8 @@ def check_show(case, pair, tools):
     s = show(tools, case)
     wanted = deliveries = 0
     there, want = {}, {}
-    domain = {w: {r[f'{w}_rank']: r['domain'] for r in s['ranks'] if r[f'{w}_rank'] is not None} for w in ('train', 'infer')}
+    domain = {w: {r[f'{w}_rank']: r['domain'] for r in s['ranks'] if r[f'{w}_rank'] is not None}
+              for w in ('train', 'infer')}
     for w, table in (('train', there), ('infer', want)):
         for h in pair.held[w]:
             at = h.at[pair.supplied[h.at]]
@@ -215,7 +216,8 @@ def check(case, tools, rng, full=True):
         for mode in ('fused', 'staged'):
             rc, out, err = tools.call([tools.reshard, 'run', 'plan.bin', '--mode', mode], case.dir)
             if rc:
-                raise Wrong('run', f'with its own pattern, {mode}: exit {rc}: {out[-500:].decode("utf-8", "replace")}{err[-500:]}')
+                said = out[-500:].decode('utf-8', 'replace') + err[-500:]
+                raise Wrong('run', f'with its own pattern, {mode}: exit {rc}: {said}')
     if full and tools.bug is None and rng.random() < 0.25:
         check_show(case, pair, tools)
     if full and tools.verify and tools.bug is None:

@@ -123,6 +123,10 @@ def checked(x):
     return x
 
 
+ARITY = {'len': 1, 'sum': 1, 'ceildiv': 2, 'char': 2, 'tensors': 1, 'bucket': 2, 'start': 2, 'cast': 1, 'neg_exp': 1,
+         'add': 2, 'slice': 4}
+
+
 class Constants:
     """Expressions.  ctx is None where only a constant is allowed."""
 
@@ -273,6 +277,8 @@ class Constants:
     def e_call(self, env, ctx, name, args):
         f = getattr(self, 'f_' + name, None)
         if f:
+            if len(args) != ARITY.get(name, len(args)):
+                raise Refuse('args', name)
             return f(env, ctx, *args)
         found = lookup(env, name)
         if not found or not isinstance(found[2], Fn):

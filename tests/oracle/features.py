@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which features a pair used, and the tables of pairs of features.  Measured on what was evaluated, not on intentions."""
+"""Which features a pair used, and the tables of pairs of features.  Measured on what was evaluated."""
 import itertools
-from syntax import parse
+from syntax import is_node, parse
 
-CUTS = ['even', 'chunk', 'balanced', 'sizes', 'cyclic', 'cyclic(n)', 'share', 'share(table)', 'padded', 'padded(n)', 'each',
-        'each(shares)']
-VALUES = CUTS + ['two axes', 'view', 'merge', 'split', 'regroup', 'what is left', '..', '0-dim', 'pad', 'pad(_)', 'unaligned',
-                 'cut of cat', 'cut of stack', 'cut of pad', 'cat', 'cat in', 'cat of cuts', 'stack', 'stack cut',
-                 'stack of cuts', 'stack of a table', 'slice', 'permute', 'gap', 'cast', 'add', 'neg_exp', 'replica', 'def',
-                 'zero-size', 'empty part', 'copies', 'pinned']
+CUTS = ['even', 'chunk', 'balanced', 'sizes', 'cyclic', 'cyclic(n)', 'share', 'share(table)', 'padded', 'padded(n)',
+        'each', 'each(shares)']
+VALUES = CUTS + ['two axes', 'view', 'merge', 'split', 'regroup', 'what is left', '..', '0-dim', 'pad', 'pad(_)',
+                 'unaligned', 'cut of cat', 'cut of stack', 'cut of pad', 'cat', 'cat in', 'cat of cuts', 'stack',
+                 'stack cut', 'stack of cuts', 'stack of a table', 'stack of cat', 'stack of stack', 'slice',
+                 'permute', 'gap', 'cast', 'add', 'neg_exp', 'replica', 'def', 'zero-size', 'empty part', 'copies',
+                 'pinned']
 DTYPES = ['bool', 'u8', 'i8', 'u16', 'i16', 'u32', 'i32', 'u64', 'i64', 'f16', 'bf16', 'f32', 'f64', 'f8e4m3', 'f8e5m2']
-STATEMENTS = ['param', 'let', 'def', 'need', 'assert', 'include', 'model', 'mesh ranks', 'world', 'for range', 'for table',
-              'if', 'else if', 'nested on', 'buffer dtype', 'buffer name', 'buffer name view', 'skip train', 'skip infer', 'comp',
-              'comp if', 'cond', 'index', 'interpolation', 'min', 'max', 'len', 'sum', 'ceildiv', 'char', 'tensors', 'bucket',
-              'start', '-D', '-D side', '-I', '--model', '--cluster', 'colocated', 'two meshes', 'sub-mesh', 'unordered ranks',
-              'idle rank', 'late tensor', 'CRLF', '--staging', '--max-ops']
+STATEMENTS = ['param', 'let', 'def', 'need', 'assert', 'include', 'model', 'mesh ranks', 'world', 'for range',
+              'for table', 'if', 'else if', 'nested on', 'buffer dtype', 'buffer name', 'buffer name view',
+              'skip train', 'skip infer', 'comp', 'comp if', 'cond', 'index', 'interpolation', 'min', 'max', 'len',
+              'sum', 'ceildiv', 'char', 'tensors', 'bucket', 'start', '-D', '-D side', '-I', '--model', '--cluster',
+              'colocated', 'two meshes', 'sub-mesh', 'unordered ranks', 'idle rank', 'late tensor', 'CRLF',
+              '--staging', '--max-ops', '--chunk']
 
 # Cells that the language rules out, with the reason.
 NEVER = {('train', 'neg_exp'): 'neg_exp on the training side is refused',
@@ -35,7 +37,7 @@ def walk(node, out, held=False):
     if not isinstance(node, tuple) or not node:
         return
     kind = node[0]
-    if isinstance(kind, str) and len(node) > 1 and isinstance(node[1], tuple):
+    if is_node(node):
         if kind == 'for':
             out.add('for range' if node[3][0] == 'range' else 'for table')
         elif kind == 'mesh' and node[4]:
@@ -81,7 +83,8 @@ def of_case(case, pair):
     if case.cluster:
         c = case.files[case.cluster]
         who = [ln.split(':', 1)[1] for ln in c.split('\n') if ln.startswith(('train:', 'infer:'))]
-        if who[0] == who[1] or '"h' in who[0] and set(who[0].strip(' "').split(',')) & set(who[1].strip(' "').split(',')):
+        gpus = [set(w.strip(' "').split(',')) for w in who]
+        if gpus[0] & gpus[1]:
             out.add('colocated')
     for s in (pair.train, pair.infer):
         sets = [set(m.ranks) for m in s.meshes]
@@ -97,8 +100,8 @@ def of_case(case, pair):
 
 
 class Tables:
-    """Cells filled so far.  value: two features within one value; across: one at each end of the same tensor; case: two in
-    one pair of files; dtype: a feature on elements of a dtype."""
+    """Cells filled so far.  train, infer: two features within one value; across: one at each end of the same tensor;
+    case: two in one pair of files; dtype: a feature on elements of a dtype."""
 
     def __init__(self):
         self.cells = {'train': {}, 'infer': {}, 'across': {}, 'case': {}, 'dtype': {}}
@@ -133,7 +136,8 @@ class Tables:
         want, never = {t: [] for t in ('train', 'infer', 'across', 'case', 'dtype')}, []
         for side in ('train', 'infer'):
             for c in itertools.combinations(sorted(VALUES), 2):
-                why = [NEVER[(side, f)] for f in c if (side, f) in NEVER] + [NEVER_PAIR[c] for _ in (1,) if c in NEVER_PAIR]
+                why = [NEVER[(side, f)] for f in c if (side, f) in NEVER]
+                why += [NEVER_PAIR[c]] if c in NEVER_PAIR else []
                 never.append((side, c, why[0])) if why else want[side].append(c)
         for c in itertools.product(VALUES, VALUES):
             why = [NEVER[k] for k in (('train', c[0]), ('infer', c[1])) if k in NEVER]
@@ -141,9 +145,11 @@ class Tables:
         want['case'] = list(itertools.combinations(sorted(STATEMENTS), 2))
         for d in DTYPES:
             for f in VALUES:
-                why = 'only f16 bf16 f32' if f in ('add', 'neg_exp') and d not in ('f16', 'bf16', 'f32') else \
-                    'casts are between floats' if f == 'cast' and d not in ('f16', 'bf16', 'f32', 'f64', 'f8e4m3', 'f8e5m2') \
-                    else None
+                why = None
+                if f in ('add', 'neg_exp') and d not in ('f16', 'bf16', 'f32'):
+                    why = 'only f16 bf16 f32'
+                elif f == 'cast' and d not in ('f16', 'bf16', 'f32', 'f64', 'f8e4m3', 'f8e5m2'):
+                    why = 'casts are between floats'
                 never.append(('dtype', (d, f), why)) if why else want['dtype'].append((d, f))
         return want, never
 

@@ -50,7 +50,8 @@ class Generator:
         if f.inner:
             v, w = s.fresh('i'), s.fresh('i')
             name = f'{f.prefix}.{{{v}}}.{{{w}}}{f.suffix}'
-            return f'for {v} in 0..{s.n(f.count)} {{ for {w} in 0..{s.n(f.inner)} {{ tensor "{name}" {f.dtype} [{dims}]; }} }}'
+            one = f'tensor "{name}" {f.dtype} [{dims}];'
+            return f'for {v} in 0..{s.n(f.count)} {{ for {w} in 0..{s.n(f.inner)} {{ {one} }} }}'
         if self.rng.random() < 0.8:
             v = s.fresh('i')
             return f'for {v} in 0..{s.n(f.count)} {{ tensor "{f.prefix}.{{{v}}}{f.suffix}" {f.dtype} [{dims}]; }}'
@@ -119,7 +120,8 @@ class Generator:
         """A fixed random order of statement groups, and which of them move to an included file."""
         rng = self.rng
         return {'late': rng.random() < 0.3, 'include': rng.random() < 0.25, 'need': rng.random() < 0.5,
-                'cut': rng.random(), 'crlf': rng.random() < 0.05, 'dir': rng.random() < 0.3, 'assert': rng.random() < 0.3,
+                'cut': rng.random(), 'crlf': rng.random() < 0.05, 'dir': rng.random() < 0.3,
+                'assert': rng.random() < 0.3,
                 'comments': rng.random() < 0.1, 'shuffle': rng.random() < 0.2, 'salt': rng.random()}
 
     def write(self):
@@ -138,7 +140,8 @@ class Generator:
             if o['include']:
                 k = int(o['cut'] * len(stmts))
                 inc, stmts = stmts[k:], stmts[:k]
-                need = ['need ' + ', '.join(sg.sugar.names[:2]) + ';'] if o['need'] and k >= len(pre) and sg.sugar.names else []
+                need = ['need ' + ', '.join(sg.sugar.names[:2]) + ';'] if sg.sugar.names else []
+                need = need if o['need'] and k >= len(pre) else []
                 place = 'inc/' if o['dir'] else ''
                 self.case.files[f'{place}{w}.inc'] = '\n'.join(need + inc) + '\n'
                 if o['dir']:
@@ -226,7 +229,8 @@ class Generator:
         roll = rng.random()
         if roll < 0.45:
             case.cluster = 'cluster.yaml'
-            case.files['cluster.yaml'] = self.cluster(worlds, 'same' if roll < 0.25 else 'apart' if roll < 0.35 else 'mixed')
+            how = 'same' if roll < 0.25 else 'apart' if roll < 0.35 else 'mixed'
+            case.files['cluster.yaml'] = self.cluster(worlds, how)
         if rng.random() < 0.4:
             case.args += ['--staging', rng.choice(['4KiB', '16KiB', '64KiB'])]
         if rng.random() < 0.2:
@@ -249,7 +253,8 @@ class Generator:
                                      f'infer: "i[0-1]n[00-{b - 1:02d}]"']) + '\n'
         if how == 'same':
             n = -(-max(worlds.values()) // gpus)
-            return '\n'.join(head + [hosts('h', n, gpus), f'train: "h[00-{n - 1:02d}]"', f'infer: "h[00-{n - 1:02d}]"']) + '\n'
+            ends = [f'{w}: "h[00-{n - 1:02d}]"' for w in worlds]
+            return '\n'.join(head + [hosts('h', n, gpus)] + ends) + '\n'
         a, b = (-(-worlds[w] // gpus) for w in ('train', 'infer'))
         if how == 'apart':
             return '\n'.join(head + [hosts('t', a, gpus), hosts('i', b, gpus), f'train: "t[00-{a - 1:02d}]"',

@@ -95,9 +95,11 @@ class Grower:
 
     def step(self, v):
         if self.sg.plain:
-            return getattr(self, 'step_' + self.rng.choice(['view', 'view', 'view', 'permute', 'gapcat', 'def', 'back']))(v)
-        kind = self.rng.choices(['view', 'slice', 'permute', 'op', 'replica', 'gapcat', 'cond', 'def', 'back'],
-                                [14, 2, 2, 1.2, 1.2, 1, 0.5, 1.2, 0.4])[0]
+            kind = self.rng.choice(['view', 'view', 'view', 'permute', 'gapcat', 'def', 'back'])
+            return getattr(self, 'step_' + kind)(v)
+        kinds = {'view': 14, 'slice': 2, 'permute': 2, 'op': 1.2, 'replica': 1.2, 'gapcat': 1, 'cond': 0.5, 'def': 1.2,
+                 'back': 0.4, 'use': 0.7, 'twice': 0.3}
+        kind = self.rng.choices(list(kinds), list(kinds.values()))[0]
         return getattr(self, 'step_' + kind)(v)
 
     def step_view(self, v):
@@ -126,7 +128,7 @@ class Grower:
         return self.wrap(v, 'permute(\2' + ''.join(', ' + self.n(x) for x in p) + ')') if p else None
 
     def step_op(self, v):
-        if self.sc.dtype not in ('f16', 'bf16', 'f32') or any(m['dtype'] not in ('f16', 'bf16', 'f32') for m in v.ments):
+        if not {self.sc.dtype, *(m['dtype'] for m in v.ments)} <= {'f16', 'bf16', 'f32'}:
             return None
         if self.sg.which == 'infer' and self.rng.random() < 0.5:
             return self.wrap(v, 'neg_exp(\2)')
@@ -160,6 +162,20 @@ class Grower:
         self.sg.defs.append(name)
         return self.sc.make(f'{name}({leaf}{given})', f'{name}(\0{given})')
 
+    def step_use(self, v):
+        """A function made before, of a value."""
+        return self.sc.make(f'{self.rng.choice(self.sg.defs)}({v.text})') if self.sg.defs else None
+
+    def step_twice(self, v):
+        """A function that uses its argument twice: two mentions."""
+        if not v.shapes[0]:
+            return None
+        name, k = self.sg.sugar.fresh('d'), self.rng.randrange(len(v.shapes[0]))
+        other = 'w_' if self.sg.which == 'infer' else 'replica w_'
+        if not self.sg.try_pre(f'def {name}(w_) = cat({k}, w_, {other});'):
+            return None
+        return self.sc.make(f'{name}({v.text})')
+
     def step_back(self, v):
         return self.wrap(v, '\2[..]')
 
@@ -171,7 +187,8 @@ class Grower:
         s[k] = self.rng.randint(1, 3)
         gap = f'gap({", ".join(map(self.n, s))})'
         v.tmpl = None
-        return self.wrap(v, f'cat({self.n(k)}, \2, {gap})' if self.rng.random() < 0.6 else f'cat({self.n(k)}, {gap}, \2)')
+        parts = ['\2', gap] if self.rng.random() < 0.6 else [gap, '\2']
+        return self.wrap(v, f'cat({self.n(k)}, {", ".join(parts)})')
 
     # -- views
     def dims(self, v):
@@ -397,8 +414,39 @@ class Grower:
             cuts += c
         return self.sc.make(f'stack({var} in {over}{cuts}, {v.text})')
 
+    def joined(self, gr, v, fam, idx, least):
+        """v beside the same of another family, under one loop: [gate; up] of each expert."""
+        other = self.sg.pick_family(self.sc, least)
+        if not other or other is fam or not v.tmpl or not v.shapes[0]:
+            return None
+        w = v.tmpl.replace('\0', self.sg.member(other, idx))
+        self.sc.used.add(other.prefix)
+        return gr.sc.make(f'cat({self.rng.randrange(len(v.shapes[0]))}, {v.text}, {w})')
+
+    def nested(self):
+        """stack over the members of a family of families."""
+        fams = [f for f in self.g.fams if f.inner and self.sg.fits(f, self.sc)]
+        if not fams or self.sg.plain and self.sc.binds:
+            return None
+        fam, var = self.rng.choice(fams), self.sg.sugar.fresh('e')
+        self.sg.spend(fam)
+        self.sc.used.add(fam.prefix)
+        inner = Scope(self.sg, self.sc.mesh, list(self.sc.pins.items()), {**self.sc.binds, var: 0}, self.sc.dtype)
+        v = Grower(self.g, inner).members(fam, '{' + var + '}')
+        self.sc.stated |= inner.stated
+        if not v:
+            return None
+        cuts, ds, free = '', [fam.count] * len(self.sc.coords), self.sc.free(v)
+        self.rng.shuffle(free)
+        while free and self.rng.random() < 0.6:
+            c, ds = self.cut(*free.pop(), ds)
+            cuts += c
+        return self.sc.make(f'stack({var} in 0..{self.n(fam.count)}{cuts}, {v.text})')
+
     def family(self, depth):
         """stack or cat over the members of a family."""
+        if self.rng.random() < 0.25:
+            return self.nested()
         fam = self.sg.pick_family(self.sc)
         if not fam:
             return None
@@ -417,11 +465,8 @@ class Grower:
             else:
                 rng_text = t
         leaf = self.sg.member(fam, idx)
-        first = order[0] if order else 0
-        if roll >= 0.2 or order is None:
-            inner = Scope(self.sg, self.sc.mesh, list(self.sc.pins.items()), {**self.sc.binds, var: first}, self.sc.dtype)
-        else:
-            inner = Scope(self.sg, self.sc.mesh, list(self.sc.pins.items()), {**self.sc.binds, var: 0}, self.sc.dtype)
+        first = order[0] if order and roll >= 0.2 else 0
+        inner = Scope(self.sg, self.sc.mesh, list(self.sc.pins.items()), {**self.sc.binds, var: first}, self.sc.dtype)
         gr = Grower(self.g, inner)
         v = inner.make(leaf, '\0')
         if v and self.sc.dtype not in {m['dtype'] for m in v.ments}:
@@ -432,6 +477,8 @@ class Grower:
         for _ in range(self.rng.choice([0, 1, 1, 2])):
             w = gr.step(v)
             v = w if w and w.tmpl else v
+        pair = self.rng.random() < 0.3 and self.joined(gr, v, fam, idx, max(order) + 1 if order else n)
+        v = pair or v
         rep = order is not None and self.sg.which == 'train' and len(set(order)) != len(order)
         body = f'replica {v.text}' if rep else v.text
         self.sc.used |= {fam.prefix}

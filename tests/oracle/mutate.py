@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One deliberate fault in a case.  The oracle still decides whether the result is refused."""
 import re
-from syntax import Lexer, Refuse, parse
+from syntax import Lexer, Refuse, is_node, parse
 
 
 def source(case):
@@ -10,7 +10,7 @@ def source(case):
 
 def spans(tree, kinds, out):
     if isinstance(tree, (list, tuple)):
-        if isinstance(tree, tuple) and len(tree) > 1 and isinstance(tree[0], str) and tree[0] in kinds and isinstance(tree[1], tuple):
+        if is_node(tree) and tree[0] in kinds:
             out.append(tree)
         for x in tree:
             spans(x, kinds, out)
@@ -34,7 +34,8 @@ class Mutator:
         self.put(f, t[:span[0]] + new + t[span[1]:])
 
     def pick(self, kinds, files=None):
-        found = [(f, n) for f in files or source(self.case) for n in spans(parse(self.text(f).encode('latin-1')), kinds, [])]
+        found = [(f, n) for f in files or source(self.case)
+                 for n in spans(parse(self.text(f).encode('latin-1')), kinds, [])]
         return self.rng.choice(found) if found else (None, None)
 
     def make(self):
@@ -133,7 +134,8 @@ class Mutator:
         if not f:
             return None
         g, m = self.pick({n[0]})
-        self.edit(f, n[1], self.text(g)[m[1][0]:m[1][1]] if self.rng.random() < 0.8 else 'nothing_9' if n[0] == 'id' else '""')
+        other = 'nothing_9' if n[0] == 'id' else '""'
+        self.edit(f, n[1], self.text(g)[m[1][0]:m[1][1]] if self.rng.random() < 0.8 else other)
         return f
 
     def m_axis(self):

@@ -3,7 +3,7 @@
 import os
 from catalogue import read_catalogue
 from constants import Buf, Ctx, Fn, Mesh, FLOATS, OP_TYPES, checked, integer, lookup
-from syntax import CALLS, VALUE_CALLS, Refuse, bounded, parse, parse_expr
+from syntax import CALLS, VALUE_CALLS, Refuse, bounded, is_node, parse, parse_expr
 from values import Eval
 
 WORDS = CALLS | VALUE_CALLS
@@ -112,7 +112,7 @@ class Side:
                 self.bound(x, env, names)
         if not isinstance(e, tuple) or not e:
             return
-        if isinstance(e[0], str) and len(e) > 2 and isinstance(e[1], tuple):
+        if is_node(e):
             if e[0] == 'id' and e[2] not in names or e[0] == 'call' and e[2] not in WORDS:
                 if not lookup(env, e[2]):
                     raise Refuse('name', f'no {e[2]}')

@@ -138,7 +138,7 @@ def meaning(pair):
     out = {}
     for w, hs in pair.held.items():
         for h in hs:
-            facts = [(m['tensor'], m['cast'], m['op'], m['replica']) for m in h.ments]
+            facts = [(m['tensor'], m['op']) for m in h.ments]
             codes = [None] * len(h.codes)
             for i, a, m in zip(np.nonzero(h.real)[0].tolist(), h.at.tolist(), h.ment.tolist()):
                 codes[i] = (facts[m], a - pair.base[facts[m][0]])
@@ -165,13 +165,17 @@ def differs(seed, tools):
         f.write(before)
     rc, out, err = tools.call([tools.reshard, 'diff', 'before.bin', 'plan.bin'], case.dir)
     if rc != 1:
-        raise Wrong('diff', f'exit {rc} for other meanings ({other.note}): {out[-300:].decode("utf-8", "replace")} {err[-300:]}')
+        raise Wrong('diff', f'exit {rc} for other meanings ({other.note}): {said(out, err)}')
     rc, out, err = tools.call([tools.reshard, 'verify', 'plan.bin'] + inputs(other), case.dir)
     if rc:
-        raise Wrong('verify', f'exit {rc} with its own inputs: {out[-300:].decode("utf-8", "replace")} {err[-300:]}')
+        raise Wrong('verify', f'exit {rc} with its own inputs: {said(out, err)}')
     rc, out, err = tools.call([tools.reshard, 'verify', 'before.bin'] + inputs(other), case.dir)
     if rc != 1:
-        raise Wrong('verify', f'exit {rc} with inputs of another plan: {out[-300:].decode("utf-8", "replace")} {err[-300:]}')
+        raise Wrong('verify', f'exit {rc} with inputs of another plan: {said(out, err)}')
+
+
+def said(out, err):
+    return out[-300:].decode('utf-8', 'replace') + err[-300:]
 
 
 def inputs(case):

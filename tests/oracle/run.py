@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random pairs through the real tools, against the oracle.  Exit 0: all agree; 1: a discrepancy (written to --out) or, with
---fill, a pair of features never seen; 2: trouble.
+"""Random pairs through the real tools, against the oracle.  Exit 0: all agree; 1: a discrepancy (written to --out) or,
+with --fill, a pair of features never seen; 2: trouble.
 
     run.py --bin build/bin --count 500 --seed 1 --jobs 2 [--budget 90] [--fill] [--out DIR]
     run.py --bin build/bin --replay DIR            one saved case again
@@ -139,7 +139,8 @@ def run(opt):
                     print(f"seed {r['seed']}: {r['text'][-900:]}", flush=True)
             if time.monotonic() > tell:
                 tell += 30
-                print(f'{sum(kinds.values())} cases, {len(bad)} bad, {time.monotonic() - begin:.0f} s', file=sys.stderr, flush=True)
+                print(f'{sum(kinds.values())} cases, {len(bad)} bad, {time.monotonic() - begin:.0f} s', file=sys.stderr,
+                      flush=True)
             if opt.fill and sum(kinds.values()) >= opt.count and not tables.empty():
                 pool.terminate()
                 break

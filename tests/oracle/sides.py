@@ -105,8 +105,8 @@ class SideGen:
         floats = ('f16', 'bf16', 'f32', 'f64')
         return dst in floats and (src in floats or src.startswith('f8'))
 
-    def pick_family(self, sc):
-        fams = [f for f in self.g.fams if f.count and f.inner is None and f.dtype == sc.dtype and
+    def pick_family(self, sc, least=1):
+        fams = [f for f in self.g.fams if f.count and f.count >= least and f.inner is None and f.dtype == sc.dtype and
                 (self.which == 'infer' and not self.plain or not self.budget.get(f.prefix) or
                  not self.plain and self.rng.random() < 0.1)]
         if not fams:
@@ -302,8 +302,9 @@ class SideGen:
         if inside:
             text = stmt
         for var, n in loops[::-1]:
-            over = n if isinstance(n, str) else f'{self.sugar.n(0)}..{self.sugar.n(n)}' if self.rng.random() < 0.7 else \
-                self.sugar.table(self.rng.sample(range(n), n))
+            over = n if isinstance(n, str) else f'{self.sugar.n(0)}..{self.sugar.n(n)}'
+            if not isinstance(n, str) and self.rng.random() < 0.3:
+                over = self.sugar.table(self.rng.sample(range(n), n))
             text = f'for {var} in {over} {{ {text} }}'
         if inside:
             text = f'{head} {{ {text} }}'

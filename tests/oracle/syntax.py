@@ -5,8 +5,8 @@ A node is (kind, span, ...fields).  Written from the language description alone;
 """
 from tokens import (CALLS, DTYPES, INT_MAX, INT_MIN, RESERVED, STATEMENTS, VALUE_CALLS, Lexer, Refuse, TooBig, bounded)
 
-__all__ = ['CALLS', 'DTYPES', 'INT_MAX', 'INT_MIN', 'VALUE_CALLS', 'Lexer', 'Refuse', 'TooBig', 'bounded', 'parse',
-           'parse_expr']
+__all__ = ['CALLS', 'DTYPES', 'INT_MAX', 'INT_MIN', 'VALUE_CALLS', 'Lexer', 'Refuse', 'TooBig', 'bounded', 'is_node',
+           'parse', 'parse_expr']
 
 BINARY = [('||',), ('&&',), ('==', '!='), ('<', '<=', '>', '>='), ('+', '-'), ('*', '/', '%')]
 NO_CHAIN = {2, 3}
@@ -408,6 +408,12 @@ class Parser:
             self.at += 1
             return ('rule', value, [])
         return ('sizes', None, [self.post()])
+
+
+def is_node(x):
+    """A node, and not another tuple such as an axis with its size."""
+    return isinstance(x, tuple) and len(x) > 2 and isinstance(x[0], str) and isinstance(x[1], tuple) and \
+        len(x[1]) == 2 and all(isinstance(i, int) for i in x[1])
 
 
 def parse(data):

@@ -127,9 +127,10 @@ class Eval(Constants):
             raise Refuse('stack', 'shapes differ')
         if vs[0].arr.ndim >= 8:
             raise Refuse('ndim')
-        ctx.note('stack', *(['stack cut'] if cuts else []), *(['stack of cuts'] if any('cut' in v.tags for v in vs) else []))
-        if r[0] != 'range':
-            ctx.note('stack of a table')
+        ctx.note('stack', *(['stack cut'] if cuts else []),
+                 *(['stack of cuts'] if any('cut' in v.tags for v in vs) else []))
+        ctx.note(*(['stack of a table'] if r[0] != 'range' else []), *(f'stack of {t}' for t in ('cat', 'stack')
+                                                                       if any(t in v.tags for v in vs)))
         bounded(len(vs) * vs[0].arr.size)
         v = Val(np.stack([v.arr for v in vs]), [m for v in vs for m in v.ments],
                 frozenset({'stack'}).union(*(v.tags for v in vs)))
@@ -162,7 +163,10 @@ class Eval(Constants):
         ctx.note('slice')
         return Val(v.arr[(slice(None),) * k + (slice(lo, hi),)], v.ments, v.tags)
 
-    def f_permute(self, env, ctx, e, *p):
+    def f_permute(self, env, ctx, *args):
+        if not args:
+            raise Refuse('args', 'permute')
+        e, *p = args
         v = self.value(e, env, ctx)
         p = self.ints(p, env, ctx)
         if sorted(p) != list(range(v.arr.ndim)):

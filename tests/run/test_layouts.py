@@ -3,12 +3,13 @@
 """reshard run on compiled pairs: every kind of byte that a buffer can hold, seeded bugs, sizes, names, and files there
 and back.
 
-Usage: test_layouts.py RESHARD RESHARDC
+Usage: test_layouts.py RESHARD RESHARDC RUN_PATTERN
 """
 import json
 import os
 import pathlib
 import random
+import resource
 import shutil
 import struct
 import subprocess
@@ -18,7 +19,7 @@ import unittest
 
 import st
 
-RESHARD, RESHARDC = sys.argv[1:3]
+RESHARD, RESHARDC, PATTERN = sys.argv[1:4]
 TMP = tempfile.TemporaryDirectory()
 ROOT = pathlib.Path(TMP.name)
 
@@ -36,6 +37,7 @@ tensor "norm" bf16 [16];
 tensor "extra" f32 [3];
 tensor "half" f16 [8];
 tensor "lost" f16 [6];
+tensor "two ways" bf16 [6];
 skip "half";
 skip "lost";
 mesh m [dp: 2, tp: 2];
@@ -52,7 +54,8 @@ on m {
   buffer "extra";
   buffer "half" = slice("half", 0, 0, 4);
 }
-on m[dp = 0, tp = 0] { buffer "ids"; }
+on m[dp = 0, tp = 0] { buffer "ids"; buffer "two ways" f32 = replica add(cast("two ways"), 0.5); }
+on m[dp = 1, tp = 0] { buffer "two ways"; }
 """
 
 FEATURES_INFER = """
@@ -68,6 +71,7 @@ tensor "A_log" f32 [8];
 tensor "norm" bf16 [16];
 tensor "half" f16 [8];
 tensor "lost" f16 [6];
+tensor "two ways" bf16 [6];
 skip "extra";
 mesh m [tp: 3];
 on m {
@@ -85,6 +89,7 @@ on m {
   buffer "A" = neg_exp("A_log");
   buffer "norm" = add("norm", 0.5)[_ @tp:balanced];
   buffer "half";
+  buffer "two ways" f16 = cast("two ways");
   buffer "lost" = cat(0, "lost", "half");
 }
 """
@@ -121,6 +126,10 @@ class Patterns(unittest.TestCase):
         for seed in range(1, 5):
             self.assertEqual(run(plan, "--mode", "staged", "--delay-seed", seed)[0], 0)
         self.assertEqual(run(plan, "--mode", "none")[0], 1)
+
+    def test_every_byte_is_watched(self):
+        done = subprocess.run([PATTERN, compile_pair(FEATURES_TRAIN, FEATURES_INFER)], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_small_staging(self):
         plan = compile_pair(FEATURES_TRAIN, FEATURES_INFER, "--staging", "4KiB", "--chunk", "64B")
@@ -226,5 +235,48 @@ on m { buffer "w^T" = cat(1, permute("w", 1, 0)[_ @tp, _], gap(5, 1)); buffer "b
             self.assertEqual(st.read(end / f"infer-{rank}.safetensors"), st.read(start / f"train-{rank}.safetensors"))
 
 
+class Mapped(unittest.TestCase):
+    @unittest.skipIf(b"__asan_init" in pathlib.Path(RESHARD).read_bytes(), "a sanitizer takes memory of its own")
+    def test_memory_of_its_own(self):
+        # 320 MB on each side, replayed with much less memory of its own: files are mapped, staging is bounded.
+        rows, limit = 320, 160 << 20
+        where = ROOT / "mapped"
+        where.mkdir()
+        plan = compile_pair(matrix(f"u8 [{rows}, 1000000]", "[_ @tp, _]", 2), matrix(f"u8 [{rows}, 1000000]", "[_, _ @tp]", 2),
+                            "--staging", "4MiB")
+        for rank in range(2):
+            header = json.dumps({"w": {"dtype": "U8", "shape": [rows // 2, 1000000], "data_offsets": [0, rows * 500000]}}).encode()
+            with open(where / f"train-{rank}.safetensors", "wb") as file:
+                file.write(struct.pack("<Q", len(header)) + header)
+                file.truncate(8 + len(header) + rows * 500000)
+                file.seek(8 + len(header) + 7 * 1000000 + 600000)
+                file.write(bytes([rank + 1]))
+        for mode in ("fused", "staged"):
+            done = subprocess.run([RESHARD, "run", "--in", where, "--out", where, "--mode", mode, plan], capture_output=True, text=True,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            raw = (where / "infer-1.safetensors").read_bytes()[-rows * 500000 :]
+            marks = {7 * 500000 + 100000: 1, (rows // 2 + 7) * 500000 + 100000: 2}
+            self.assertEqual({at: raw[at] for at in marks}, marks)
+            self.assertEqual(raw.count(0), len(raw) - 2)
+            self.assertEqual((where / "infer-0.safetensors").read_bytes()[-rows * 500000 :].count(0), rows * 500000)
+        shutil.rmtree(where)
+
+    def test_rank_of_empty_buffers(self):
+        where = ROOT / "empty"
+        where.mkdir()
+        layout = matrix("u8 [4]", "[_ @tp:chunk]", 3, "world 4;\n")
+        for rank, raw in enumerate((b"ab", b"cd")):
+            st.write(where / f"train-{rank}.safetensors", {"w": ("U8", [2], raw)})
+        plan = compile_pair(layout, layout)
+        code, _, err = run(plan, "--in", where, "--out", where)
+        self.assertEqual(code, 1)
+        self.assertIn("train-2.safetensors is missing", err)
+        st.write(where / "train-2.safetensors", {"w": ("U8", [0], b"")})
+        self.assertEqual(run(plan, "--in", where, "--out", where)[0], 0)
+        self.assertEqual(st.read(where / "infer-2.safetensors"), {"w": ("U8", [0], b"")})
+        self.assertEqual(len(os.listdir(where)), 6)
+
+
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

@@ -33,6 +33,7 @@ static bool deliver_row(void *user, const struct run_row *r) {
     const struct run_tensor *tensor = &d->pattern->values->tensors[plan->slots[buffer->slots + d->piece->slot]];
     unsigned char element[8];
     run_values_tensor(tensor, d->pattern->key, r->t + i * r->t_step, 1, 1, element);
+    if (!run_supplied(tensor, r->t + i * r->t_step)) continue;
     uint64_t bits = run_load(element, (unsigned)rsp_dtype_bytes(tensor->dtype));
     run_store(at, to, run_receive(tensor->dtype, buffer->dtype, d->piece->op, d->piece->constant, bits));
   }
@@ -129,7 +130,60 @@ static void test_swap(const void *bytes, size_t size) {
   rsp_close(&plan);
 }
 
-int main(void) {
+// Every training buffer of a converted tensor must stand for the tensor's elements, and where it is finer, not by its
+// upper bits alone: a conversion left out, or cut off, would show.
+static void test_forms(const struct run_tensor *tensor) {
+  enum { COUNT = 256 };
+  unsigned char elements[COUNT * 8], held[COUNT * 8];
+  unsigned bytes = (unsigned)rsp_dtype_bytes(tensor->dtype);
+  run_values_tensor(tensor, 3, 0, 1, COUNT, elements);
+  for (size_t f = 0; f < tensor->form_count; f++) {
+    const struct run_form *form = &tensor->forms[f];
+    unsigned form_bytes = (unsigned)rsp_dtype_bytes(form->dtype), cut = 0;
+    run_values_train(tensor, form, 3, 0, 1, COUNT, held);
+    for (unsigned i = 0; i < COUNT; i++) {
+      uint64_t v = run_load(elements + i * bytes, bytes), b = run_load(held + i * form_bytes, form_bytes);
+      CHECK(run_send(form->dtype, tensor->dtype, form->op, form->constant, b) == v, "element %u in form %zu", i, f);
+      cut += form_bytes > bytes && b >> (form_bytes - bytes) * 8 != v;
+    }
+    if (form->op == RSP_OP_COPY && form->dtype == RSP_F32 && tensor->dtype == RSP_BF16)
+      CHECK(cut > COUNT / 8, "only %u of %d elements need rounding", cut, COUNT);
+  }
+}
+
+// A plan from a file: the same, whatever it holds.
+static void test_file(const char *path) {
+  struct rsp_plan plan;
+  struct rsp_error error;
+  struct run_values values;
+  struct run_memory memory;
+  struct run_pattern pattern;
+  CHECK(rsp_open(path, &plan, &error) == RSP_OK, "%s: %s", path, error.text);
+  CHECK(run_memory_init(&memory, &plan) && run_values_init(&values, &plan), "memory");
+  CHECK(run_memory_allocate(&memory.side[0]) && run_memory_allocate(&memory.side[1]), "memory");
+  run_pattern_init(&pattern, &plan, &values, &memory, 7);
+  pattern.threads = 1;
+  run_pattern_begin(&pattern, 0);
+  run_pattern_fill(&pattern);
+  run_pattern_poison(&pattern, false);
+  deliver_all(&pattern);
+  if (!run_pattern_check(&pattern)) run_mismatch_print(&plan, &pattern.first, stderr);
+  CHECK(pattern.first.wrong == RUN_RIGHT, "a right refit was refused");
+  flip_all(&pattern, RSP_INFER);
+  flip_all(&pattern, RSP_TRAIN);
+  for (uint64_t i = 0; i < values.count; i++)
+    if (values.tensors[i].converted) test_forms(&values.tensors[i]);
+  run_pattern_free(&pattern);
+  run_values_free(&values);
+  run_memory_free(&memory);
+  rsp_close(&plan);
+}
+
+int main(int argc, char **argv) {
+  if (argc == 2) {
+    test_file(argv[1]);
+    return 0;
+  }
   void *bytes;
   size_t size;
   CHECK(tiny_plan(&bytes, &size), "tiny plan");

@@ -154,6 +154,16 @@ static void tiny(void) {
   free(t);
 }
 
+/* Buffers of megabytes: copies are made in pieces, by any rank, past the caches. */
+static void large(uint64_t seed) {
+  struct made_options options = {
+      .seed = seed, .train = 3, .infer = 2, .groups = 2, .buffers = 2, .rows = 800, .columns = 900};
+  size_t size;
+  void *bytes = made_plan(&options, &size);
+  one_mode(bytes, size, RESHARD_FUSED, 0, seed);
+  free(bytes);
+}
+
 /* One context, a thousand refits. */
 static void many(enum reshard_mode mode) {
   void *bytes;
@@ -188,6 +198,7 @@ int main(int argc, char **argv) {
   uint64_t plans = argc > 1 ? strtoull(argv[1], NULL, 10) : 120, first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
   tiny();
   for (uint64_t seed = first; seed < first + plans; seed++) one_plan(seed);
+  for (uint64_t seed = first; seed < first + 5; seed++) large(seed);
   many(RESHARD_FUSED);
   many(RESHARD_STAGED);
   for (uint64_t seed = first; seed < first + plans / 8; seed++) tied_weights(seed);
