@@ -125,9 +125,10 @@ static bool place_holdings(const struct rsp_slice_tables *slices, uint32_t world
       continue;
     }
     table[i] = r + 1;
+    directory[r].held_bytes = held_bytes(&slices[r]);
+    if (!directory[r].held_bytes) continue; // holds nothing: no block
     *at = rsp_align_up(*at, 8);
     directory[r].held_off = *at;
-    directory[r].held_bytes = held_bytes(&slices[r]);
     *at += directory[r].held_bytes;
   }
   free(table);

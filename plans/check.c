@@ -122,8 +122,9 @@ bool rsp_check_dirent(const struct rsp_check *check, const struct rsp_header *he
   if (at->off % RSP_PAGE || at->off < last->off + last->bytes || !rsp_inside(at->off, at->bytes, header->file_bytes) ||
       at->bytes < sizeof(struct rsp_slice))
     return rsp_broken(check, RSP_RULE_SLICE_PLACE, at, "rank %u", world_rank);
-  if (at->held_off % 8 || at->held_off < last->off + last->bytes ||
-      !rsp_inside(at->held_off, at->held_bytes, header->file_bytes))
+  bool none = !at->held_bytes && !at->held_off; // an idle rank has no block
+  if (!none && (!at->held_bytes || at->held_off % 8 || at->held_off < last->off + last->bytes ||
+                !rsp_inside(at->held_off, at->held_bytes, header->file_bytes)))
     return rsp_broken(check, RSP_RULE_HELD_PLACE, at, "rank %u", world_rank);
   return true;
 }
@@ -173,6 +174,11 @@ static bool check_block(const struct rsp_check *check, struct blocks *blocks, co
                         uint64_t *at) {
   const struct rsp_dirent *known = find_block(blocks, entry->held_off);
   uint8_t digest[16];
+  if (!entry->held_bytes) {
+    rsp_digest(check->bytes, 0, digest);
+    return memcmp(digest, entry->held_digest, sizeof digest) == 0 ||
+           rsp_broken(check, RSP_RULE_HELD_DIGEST, entry->held_digest, "rank %u", rank);
+  }
   if (known) {
     if (known->held_bytes != entry->held_bytes) return rsp_broken(check, RSP_RULE_HELD_PLACE, entry, "rank %u", rank);
     return memcmp(known->held_digest, entry->held_digest, sizeof digest) == 0 ||

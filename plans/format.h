@@ -182,7 +182,7 @@ struct rsp_summary {
  * buffers. `held` is that block's place. */
 struct rsp_dirent {
   uint64_t off, bytes;           /* of the slice; off is a multiple of RSP_PAGE */
-  uint64_t held_off, held_bytes; /* of the holdings block; off is a multiple of 8 */
+  uint64_t held_off, held_bytes; /* of the holdings block; off is a multiple of 8; both 0 if the rank holds nothing */
   uint8_t digest[16];            /* XXH3-128 of the slice's bytes */
   uint8_t held_digest[16];       /* XXH3-128 of the holdings block's bytes */
   uint64_t staging;              /* bytes of staging the rank needs */

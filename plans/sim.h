@@ -25,13 +25,14 @@ enum rsp_sim_link {
   RSP_SIM_NVLINK_OUT,
   RSP_SIM_NVLINK_IN,
   RSP_SIM_MEMORY, /* bytes read plus bytes written */
+  RSP_SIM_ISSUE,  /* messages, in place of bytes: sends and receives that the rank posts */
   RSP_SIM_LINKS
 };
 /* "nic_out" */
 const char *rsp_sim_link_word(enum rsp_sim_link link);
 
 struct rsp_sim_cluster {
-  double *rate[RSP_SIM_LINKS]; /* bytes per second, per world rank */
+  double *rate[RSP_SIM_LINKS]; /* bytes (messages) per second, per world rank */
   double network_latency, nvlink_latency, issue_seconds;
 };
 /* The rates in the plan's summary, one NIC per GPU: a caller may change them. Freed by rsp_sim_cluster_free. */

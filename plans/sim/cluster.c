@@ -21,7 +21,7 @@ void *rspm_grow(void *at, size_t count, size_t *capacity, size_t size) {
 }
 
 const char *rsp_sim_link_word(enum rsp_sim_link link) {
-  static const char *const words[] = {"nic_out", "nic_in", "nvlink_out", "nvlink_in", "memory"};
+  static const char *const words[] = {"nic_out", "nic_in", "nvlink_out", "nvlink_in", "memory", "issue"};
   return words[link];
 }
 
@@ -33,7 +33,8 @@ const char *rsp_bound_word(enum rsp_bound_term term) {
 void rsp_sim_cluster_of(const struct rsp_plan *plan, struct rsp_sim_cluster *cluster) {
   const struct rsp_summary *s = plan->summary;
   const double rates[RSP_SIM_LINKS] = {s->network_bandwidth, s->network_bandwidth, s->nvlink_bandwidth,
-                                       s->nvlink_bandwidth, s->memory_bandwidth};
+                                       s->nvlink_bandwidth, s->memory_bandwidth,
+                                       s->issue_seconds > 0 ? 1 / s->issue_seconds : 1e30};
   for (int k = 0; k < RSP_SIM_LINKS; k++) {
     cluster->rate[k] = rspm_alloc(plan->header->world, sizeof(double));
     for (uint32_t r = 0; r < plan->header->world; r++) cluster->rate[k][r] = rates[k];

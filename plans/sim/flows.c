@@ -73,7 +73,7 @@ static float messages_of(const struct rsp_stream *s, double runs) {
   double rounds = (double)rsp_stream_rounds(s), run = (double)s->bytes / runs, q = (double)s->quantum;
   double whole = (double)(uint64_t)(q / run) * run;
   double cut = whole > 0 && q - whole < 1e-6 * q ? 0 : rounds - 1;
-  return (float)((runs + cut) / rounds);
+  return (float)((runs + cut) / rounds < 1 ? 1 : (runs + cut) / rounds);
 }
 
 /* Bytes read and written per byte on the wire: the buffer's and the staging's. */

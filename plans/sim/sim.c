@@ -20,13 +20,28 @@
 
 #include "plans/sim/impl.h"
 
-enum { MOST_PERIOD = 256 };
+#define MOST_RING_BYTES 5e8 /* with longer periods every round is computed anew */
 
-enum { L_PACK = RSP_SIM_LINKS, L_UNPACK, L_MESSAGES, L_COUNT };
-
-/* What the ranks do in one round. L_PACK and so on: memory traffic outside the exchange; RSP_SIM_MEMORY: inside it. */
+/* What the ranks do in one round: bytes and messages of the exchange by link, memory traffic beside it. */
+enum { L_PACK = RSP_SIM_LINKS, L_UNPACK, L_COUNT };
 struct load {
   double *at[L_COUNT];
+};
+
+/* Ranks that exchange something in a round. */
+struct edge {
+  uint32_t src, dst, way;
+};
+struct edges {
+  uint32_t *at; /* indices of edges */
+  uint32_t *where, *users; /* per edge: its place in `at`; streams in progress */
+  size_t count;
+};
+
+/* A change of what happens in the rounds of one residue of the period. */
+struct event {
+  uint32_t flow;
+  uint8_t add, drop; /* which: 0 nothing, 1 a whole quantum, 2 the last one */
 };
 
 struct sim {
@@ -34,130 +49,100 @@ struct sim {
   const struct rspm_flow *flows;
   size_t flow_count;
   uint32_t world, rounds;
-  uint32_t period;       /* of the steps: a round's kind comes again after so many */
-  bool irregular;        /* the steps have no short period: every round is computed */
-  struct load *loads;    /* a ring of period + 3 rounds */
+  uint32_t period; /* of the steps: a round's kind comes again after so many */
+  bool irregular;  /* the steps have no short period: every round is computed anew */
+  struct load *loads; /* a ring of period + 3 rounds */
   uint32_t ring;
-  size_t **active;       /* per residue of the period: flows in progress */
-  size_t *active_count;
-  size_t *starts;        /* flows by round0 */
-  size_t next_start;
-  uint32_t *events;      /* rounds where something starts, ends or is partly filled, ascending */
-  size_t event_count, next_event;
-  double *start, *end, *message; /* per rank: start of the phase; end; share of a message's time by link: [4][world] */
+  struct edge *edges;
+  size_t edge_count;
+  uint32_t *edge_of;      /* per flow */
+  struct edges *active;   /* per residue of the period */
+  struct event *events;   /* by round */
+  size_t *event_starts;   /* per round, one more */
+  double *start, *end, *message; /* per rank: start of the phase; end; a message's time by link: [4][world] */
   double *before, *growth;       /* start one period ago; growth in the period before that */
   rsp_sim_trace_fn trace;
   void *user;
   struct rsp_sim_result *result;
 };
 
-static uint32_t last_round(const struct rspm_flow *f) { return f->round0 + (f->rounds - 1) * f->step; }
-
-static int by_number(const void *a, const void *b) {
-  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-  return x < y ? -1 : x > y;
-}
-
 static uint64_t gcd(uint64_t a, uint64_t b) { return b ? gcd(b, a % b) : a; }
 
-static uint32_t period_of(const struct rspm_flows *flows) {
+/* 0: too long. */
+static uint32_t period_of(const struct rspm_flows *flows, uint32_t world) {
   uint64_t period = 1;
   for (size_t i = 0; i < flows->count; i++) {
     uint64_t step = flows->at[i].step;
     if (flows->at[i].rounds < 2 || period % step == 0) continue;
     period = period / gcd(period, step) * step;
-    if (period > MOST_PERIOD) return 0;
+    if ((double)period * world * L_COUNT * sizeof(double) > MOST_RING_BYTES) return 0;
   }
   return (uint32_t)period;
 }
 
-static bool is_in(const struct sim *s, const struct rspm_flow *f, uint32_t residue) {
-  if (s->period == 1) return true;
-  return f->rounds == 1 ? residue == f->round0 % s->period : residue % f->step == f->round0 % f->step;
-}
-
-/* How many residues a flow is active in. */
-static uint32_t residues_of(const struct sim *s, const struct rspm_flow *f) {
-  return f->rounds == 1 || s->period == 1 ? 1 : s->period / f->step;
-}
-
-/* Rounds that are not like the one a period before. */
-static void list_events(struct sim *s) {
-  size_t count = 0;
-  for (size_t i = 0; i < s->flow_count; i++) count += 2 * residues_of(s, &s->flows[i]) + 1;
-  s->events = rspm_alloc(count, sizeof *s->events);
-  for (size_t i = 0; i < s->flow_count; i++) {
-    const struct rspm_flow *f = &s->flows[i];
-    uint32_t residues = residues_of(s, f), step = s->period / residues;
-    for (uint32_t k = 0; k < residues; k++) s->events[s->event_count++] = f->round0 + k * step;
-    for (uint32_t k = 1; k <= residues; k++) s->events[s->event_count++] = last_round(f) + k * step;
-    s->events[s->event_count++] = last_round(f);
-  }
-  if (s->event_count) qsort(s->events, s->event_count, sizeof *s->events, by_number);
-  size_t kept = 0;
-  for (size_t i = 0; i < s->event_count; i++)
-    if (!kept || s->events[kept - 1] != s->events[i]) s->events[kept++] = s->events[i];
-  s->event_count = kept;
-}
+/* ---- what each round moves ---- */
 
 static struct load *load_of(const struct sim *s, uint32_t round) { return &s->loads[round % s->ring]; }
 
-static void add_flow(struct load *load, const struct rspm_flow *f, double bytes) {
-  load->at[L_PACK][f->src] += bytes * (double)f->pack;
-  load->at[L_UNPACK][f->dst] += bytes * (double)f->unpack;
+/* `times` is 1 or -1. Whole numbers, so that what is added and taken away leaves nothing. */
+static void add_flow(struct load *load, const struct rspm_flow *f, double bytes, double times) {
+  load->at[L_PACK][f->src] += times * rint(bytes * (double)f->pack);
+  load->at[L_UNPACK][f->dst] += times * rint(bytes * (double)f->unpack);
   if (f->way == RSPM_COPY) return;
+  bytes *= times;
   load->at[RSP_SIM_MEMORY][f->src] += bytes;
   load->at[RSP_SIM_MEMORY][f->dst] += bytes;
-  load->at[L_MESSAGES][f->src] += (double)f->messages;
-  load->at[L_MESSAGES][f->dst] += (double)f->messages;
+  load->at[RSP_SIM_ISSUE][f->src] += times * (double)f->messages;
+  load->at[RSP_SIM_ISSUE][f->dst] += times * (double)f->messages;
   if (f->way == RSPM_SELF) return;
   load->at[f->way == RSPM_NETWORK ? RSP_SIM_NIC_OUT : RSP_SIM_NVLINK_OUT][f->src] += bytes;
   load->at[f->way == RSPM_NETWORK ? RSP_SIM_NIC_IN : RSP_SIM_NVLINK_IN][f->dst] += bytes;
 }
 
-static bool round_has(const struct rspm_flow *f, uint32_t round, double *bytes) {
-  if (round < f->round0 || (round - f->round0) % f->step) return false;
-  uint32_t turn = (round - f->round0) / f->step;
-  if (turn >= f->rounds) return false;
-  *bytes = turn + 1 == f->rounds ? f->last : f->quantum;
-  return true;
+static double bytes_of(const struct rspm_flow *f, uint8_t which) { return which == 2 ? f->last : f->quantum; }
+
+static void use_edge(struct sim *s, struct edges *a, uint32_t flow, bool more) {
+  if (s->flows[flow].way == RSPM_COPY) return;
+  uint32_t e = s->edge_of[flow];
+  if (more && a->users[e]++ == 0) {
+    a->where[e] = (uint32_t)a->count;
+    a->at[a->count++] = e;
+  } else if (!more && --a->users[e] == 0) {
+    uint32_t moved = a->at[--a->count];
+    a->at[a->where[e]] = moved;
+    a->where[moved] = a->where[e];
+  }
 }
 
-/* Flows in progress in the round, in residue `k`'s list. */
-static void update_active(struct sim *s, uint32_t round) {
-  while (s->next_start < s->flow_count && s->flows[s->starts[s->next_start]].round0 <= round) {
-    size_t i = s->starts[s->next_start++];
-    const struct rspm_flow *f = &s->flows[i];
-    for (uint32_t k = 0; k < s->period; k++)
-      if (is_in(s, f, k)) s->active[k][s->active_count[k]++] = i;
-  }
-  uint32_t k = round % s->period;
-  size_t kept = 0;
-  for (size_t j = 0; j < s->active_count[k]; j++) {
-    size_t i = s->active[k][j];
-    if (last_round(&s->flows[i]) >= round) s->active[k][kept++] = i;
-  }
-  s->active_count[k] = kept;
-}
-
+/* A round is the one a period before, with some changes. */
 static void compute_load(struct sim *s, uint32_t round) {
   struct load *load = load_of(s, round);
-  while (s->next_event < s->event_count && s->events[s->next_event] < round) s->next_event++;
-  bool fresh = s->irregular || (s->next_event < s->event_count && s->events[s->next_event] == round);
-  uint32_t k = round % s->period;
-  if (fresh || round < s->period) {
-    update_active(s, round);
+  struct edges *active = &s->active[round % s->period];
+  for (int i = 0; i < L_COUNT; i++) {
+    if (round < s->period) memset(load->at[i], 0, s->world * sizeof(double));
+    else memmove(load->at[i], load_of(s, round - s->period)->at[i], s->world * sizeof(double));
   }
-  if (!fresh && round >= s->period) {
-    const struct load *old = load_of(s, round - s->period);
-    for (int i = 0; i < L_COUNT; i++) memcpy(load->at[i], old->at[i], s->world * sizeof(double));
-    return;
+  for (size_t i = s->event_starts[round]; i < s->event_starts[round + 1]; i++) {
+    const struct event *e = &s->events[i];
+    const struct rspm_flow *f = &s->flows[e->flow];
+    if (e->drop) add_flow(load, f, bytes_of(f, e->drop), -1);
+    if (e->add) add_flow(load, f, bytes_of(f, e->add), 1);
+    if (!e->drop || !e->add) use_edge(s, active, e->flow, e->add != 0);
   }
+}
+
+static void compute_anew(struct sim *s, uint32_t round) {
+  struct load *load = load_of(s, round);
+  struct edges *active = &s->active[0];
   for (int i = 0; i < L_COUNT; i++) memset(load->at[i], 0, s->world * sizeof(double));
-  for (size_t j = 0; j < s->active_count[k]; j++) {
-    const struct rspm_flow *f = &s->flows[s->active[k][j]];
-    double bytes;
-    if (round_has(f, round, &bytes)) add_flow(load, f, bytes);
+  memset(active->users, 0, s->edge_count * sizeof *active->users);
+  active->count = 0;
+  for (uint32_t i = 0; i < s->flow_count; i++) {
+    const struct rspm_flow *f = &s->flows[i];
+    uint32_t turn = round < f->round0 ? UINT32_MAX : (round - f->round0) / f->step;
+    if (turn >= f->rounds || (round - f->round0) % f->step) continue;
+    add_flow(load, f, turn + 1 == f->rounds ? f->last : f->quantum, 1);
+    use_edge(s, active, i, true);
   }
 }
 
@@ -167,7 +152,7 @@ static void compute_load(struct sim *s, uint32_t round) {
 static void message_times(struct sim *s, const struct load *load) {
   const struct rsp_sim_cluster *c = s->cluster;
   for (uint32_t r = 0; r < s->world; r++) {
-    double messages = load->at[L_MESSAGES][r];
+    double messages = load->at[RSP_SIM_ISSUE][r];
     double issue = messages > 1 ? (messages - 1) * c->issue_seconds : 0;
     for (int link = 0; link < RSP_SIM_MEMORY; link++) {
       double seconds = load->at[link][r] / c->rate[link][r];
@@ -176,26 +161,22 @@ static void message_times(struct sim *s, const struct load *load) {
   }
 }
 
+static double larger(double a, double b) { return a > b ? a : b; }
+
 static void exchange(struct sim *s, uint32_t round) {
   const struct rsp_sim_cluster *c = s->cluster;
-  uint32_t k = round % s->period, world = s->world;
+  const struct edges *active = &s->active[round % s->period];
   const double latency[3] = {c->network_latency + c->issue_seconds, c->nvlink_latency + c->issue_seconds,
                              c->issue_seconds};
+  const size_t world = s->world, links[3] = {RSP_SIM_NIC_OUT * world, RSP_SIM_NVLINK_OUT * world, 0};
   message_times(s, load_of(s, round));
-  for (size_t j = 0; j < s->active_count[k]; j++) {
-    const struct rspm_flow *f = &s->flows[s->active[k][j]];
-    double bytes;
-    if (round < f->round0 || f->way == RSPM_COPY || (s->irregular && !round_has(f, round, &bytes))) continue;
-    double t = s->start[f->src] > s->start[f->dst] ? s->start[f->src] : s->start[f->dst];
-    if (f->way == RSPM_SELF) {
-      t += latency[2];
-    } else {
-      size_t link = f->way == RSPM_NETWORK ? RSP_SIM_NIC_OUT : RSP_SIM_NVLINK_OUT;
-      double out = s->message[link * world + f->src], in = s->message[(link + 1) * world + f->dst];
-      t += latency[f->way] + (out > in ? out : in);
-    }
-    if (t > s->end[f->src]) s->end[f->src] = t;
-    if (t > s->end[f->dst]) s->end[f->dst] = t;
+  for (size_t i = 0; i < active->count; i++) {
+    const struct edge *e = &s->edges[active->at[i]];
+    const double *out = s->message + links[e->way], *in = out + world;
+    double t = larger(s->start[e->src], s->start[e->dst]) + latency[e->way];
+    if (e->way != RSPM_SELF) t += larger(out[e->src], in[e->dst]);
+    s->end[e->src] = larger(s->end[e->src], t);
+    s->end[e->dst] = larger(s->end[e->dst], t);
   }
 }
 
@@ -210,15 +191,17 @@ static void account(struct sim *s, uint32_t phase, uint32_t r, double from, doub
   double bytes[RSP_SIM_LINKS] = {0};
   const struct load *x = phase >= 1 && phase - 1 < s->rounds ? load_of(s, phase - 1) : NULL;
   for (int link = 0; link < RSP_SIM_MEMORY && x; link++) bytes[link] = x->at[link][r] * times;
+  if (x) bytes[RSP_SIM_ISSUE] = x->at[RSP_SIM_ISSUE][r] * times;
   bytes[RSP_SIM_MEMORY] = memory_bytes(s, phase, r) * times;
   for (int link = 0; link < RSP_SIM_LINKS; link++) s->result->bytes[link][r] += bytes[link];
   if (s->trace) s->trace(s->user, r, from, to, bytes);
 }
 
 static void run_phase(struct sim *s, uint32_t phase) {
-  if (phase < s->rounds) compute_load(s, phase);
   memcpy(s->end, s->start, s->world * sizeof(double));
   if (phase >= 1 && phase - 1 < s->rounds) exchange(s, phase - 1);
+  if (phase < s->rounds && s->irregular) compute_anew(s, phase);
+  else if (phase < s->rounds) compute_load(s, phase);
   for (uint32_t r = 0; r < s->world; r++) {
     double t = s->start[r] + memory_bytes(s, phase, r) / s->cluster->rate[RSP_SIM_MEMORY][r];
     if (t > s->end[r]) s->end[r] = t;
@@ -239,20 +222,19 @@ static bool is_steady(const struct sim *s) {
   for (uint32_t r = 0; r < s->world; r++)
     if (!same(s->start[r] - s->before[r], s->growth[r])) return false;
   for (uint32_t k = 0; k < s->period; k++)
-    for (size_t j = 0; j < s->active_count[k]; j++) {
-      const struct rspm_flow *f = &s->flows[s->active[k][j]];
-      if (!same(s->growth[f->src], s->growth[f->dst])) return false;
+    for (size_t i = 0; i < s->active[k].count; i++) {
+      const struct edge *e = &s->edges[s->active[k].at[i]];
+      if (!same(s->growth[e->src], s->growth[e->dst])) return false;
     }
   return true;
 }
 
 /* Periods from this phase on that are like the last one. */
-static uint32_t periods_left(struct sim *s, uint32_t phase) {
-  size_t e = s->next_event;
-  while (e < s->event_count && s->events[e] < phase) e++;
-  uint32_t last = e ? s->events[e - 1] : 0, next = e < s->event_count ? s->events[e] : s->rounds;
-  if (next > s->rounds) next = s->rounds;
-  if (phase < last + 3 + s->period || next <= phase) return 0;
+static uint32_t periods_left(const struct sim *s, uint32_t phase) {
+  uint32_t next = phase, last = phase;
+  while (last > 0 && phase - last < 3 + s->period && s->event_starts[last] == s->event_starts[last - 1]) last--;
+  if (phase - last < 3 + s->period) return 0;
+  while (next < s->rounds && s->event_starts[next] == s->event_starts[next + 1]) next++;
   return (next - phase) / s->period;
 }
 
@@ -291,49 +273,82 @@ static void run_phases(struct sim *s) {
 
 /* ---- set-up ---- */
 
-static int by_round(const void *a, const void *b) {
-  const uint32_t *x = a, *y = b;
-  return x[0] != y[0] ? (x[0] < y[0] ? -1 : 1) : (x[1] < y[1] ? -1 : x[1] > y[1]);
+static int by_ends(const void *a, const void *b) {
+  const struct edge *x = a, *y = b;
+  if (x->way != y->way) return x->way < y->way ? -1 : 1;
+  if (x->src != y->src) return x->src < y->src ? -1 : 1;
+  return x->dst < y->dst ? -1 : x->dst > y->dst;
 }
 
-static void sort_starts(struct sim *s) {
-  uint32_t(*keys)[2] = rspm_alloc(s->flow_count, sizeof *keys);
-  s->starts = rspm_alloc(s->flow_count, sizeof *s->starts);
+static void find_edges(struct sim *s) {
+  s->edges = rspm_alloc(s->flow_count, sizeof *s->edges);
+  s->edge_of = rspm_alloc(s->flow_count, sizeof *s->edge_of);
   for (size_t i = 0; i < s->flow_count; i++) {
-    keys[i][0] = s->flows[i].round0;
-    keys[i][1] = (uint32_t)i;
+    const struct rspm_flow *f = &s->flows[i];
+    if (f->way != RSPM_COPY) s->edges[s->edge_count++] = (struct edge){f->src, f->dst, f->way};
   }
-  qsort(keys, s->flow_count, sizeof *keys, by_round);
-  for (size_t i = 0; i < s->flow_count; i++) s->starts[i] = keys[i][1];
-  free(keys);
+  if (s->edge_count) qsort(s->edges, s->edge_count, sizeof *s->edges, by_ends);
+  size_t kept = 0;
+  for (size_t i = 0; i < s->edge_count; i++)
+    if (!kept || by_ends(&s->edges[kept - 1], &s->edges[i])) s->edges[kept++] = s->edges[i];
+  s->edge_count = kept;
+  for (size_t i = 0; i < s->flow_count; i++) {
+    const struct edge key = {s->flows[i].src, s->flows[i].dst, s->flows[i].way};
+    if (key.way == RSPM_COPY) continue;
+    const struct edge *e = bsearch(&key, s->edges, s->edge_count, sizeof key, by_ends);
+    s->edge_of[i] = (uint32_t)(e - s->edges);
+  }
 }
 
-static void open_active(struct sim *s) {
-  for (uint32_t k = 0; k < s->period; k++) {
-    size_t count = 0;
-    for (size_t i = 0; i < s->flow_count; i++) count += is_in(s, &s->flows[i], k);
-    s->active[k] = rspm_alloc(count, sizeof **s->active);
+static void put_event(struct sim *s, uint64_t round, uint32_t flow, uint8_t drop, uint8_t add, bool count) {
+  if (round >= s->rounds) return;
+  size_t at = s->event_starts[round + (count ? 2 : 1)]++;
+  if (!count) s->events[at] = (struct event){flow, add, drop};
+}
+
+/* What a flow does to the rounds of each residue that it is active in: comes, is trimmed in its last round, goes. */
+static void put_events(struct sim *s, uint32_t flow, bool count) {
+  const struct rspm_flow *f = &s->flows[flow];
+  uint32_t residues = f->rounds == 1 ? 1 : s->period / f->step;
+  for (uint32_t k = 0; k < residues && k < f->rounds; k++) {
+    uint32_t last = k + (f->rounds - 1 - k) / residues * residues; /* turn */
+    bool ends = last + 1 == f->rounds && f->last < f->quantum;
+    put_event(s, f->round0 + (uint64_t)k * f->step, flow, 0, ends && last == k ? 2 : 1, count);
+    if (ends && last > k) put_event(s, f->round0 + (uint64_t)last * f->step, flow, 1, 2, count);
+    put_event(s, f->round0 + (uint64_t)last * f->step + s->period, flow, ends ? 2 : 1, 0, count);
   }
+}
+
+static void list_events(struct sim *s) {
+  s->event_starts = rspm_alloc((size_t)s->rounds + 2, sizeof *s->event_starts);
+  if (s->irregular) return;
+  for (uint32_t i = 0; i < s->flow_count; i++) put_events(s, i, true);
+  for (uint32_t r = 0; r < s->rounds; r++) s->event_starts[r + 2] += s->event_starts[r + 1];
+  s->events = rspm_alloc(s->event_starts[s->rounds + 1], sizeof *s->events);
+  for (uint32_t i = 0; i < s->flow_count; i++) put_events(s, i, false);
 }
 
 static void open_sim(struct sim *s, const struct rspm_flows *flows) {
-  s->period = period_of(flows);
+  s->period = period_of(flows, s->world);
   s->irregular = s->period == 0;
   if (s->irregular) s->period = 1;
   s->ring = s->period + 3;
   s->loads = rspm_alloc(s->ring, sizeof *s->loads);
   for (uint32_t i = 0; i < s->ring; i++)
     for (int k = 0; k < L_COUNT; k++) s->loads[i].at[k] = rspm_alloc(s->world, sizeof(double));
+  find_edges(s);
+  list_events(s);
   s->active = rspm_alloc(s->period, sizeof *s->active);
-  s->active_count = rspm_alloc(s->period, sizeof *s->active_count);
-  open_active(s);
+  for (uint32_t k = 0; k < s->period; k++) {
+    s->active[k].at = rspm_alloc(s->edge_count, sizeof(uint32_t));
+    s->active[k].where = rspm_alloc(s->edge_count, sizeof(uint32_t));
+    s->active[k].users = rspm_alloc(s->edge_count, sizeof(uint32_t));
+  }
   s->start = rspm_alloc(s->world, sizeof(double));
   s->end = rspm_alloc(s->world, sizeof(double));
   s->before = rspm_alloc(s->world, sizeof(double));
   s->growth = rspm_alloc(s->world, sizeof(double));
   s->message = rspm_alloc((size_t)s->world * RSP_SIM_MEMORY, sizeof(double));
-  sort_starts(s);
-  list_events(s);
   for (int k = 0; k < RSP_SIM_LINKS; k++) {
     s->result->bytes[k] = rspm_alloc(s->world, sizeof(double));
     s->result->busy[k] = rspm_alloc(s->world, sizeof(double));
@@ -343,9 +358,13 @@ static void open_sim(struct sim *s, const struct rspm_flows *flows) {
 static void close_sim(struct sim *s) {
   for (uint32_t i = 0; i < s->ring; i++)
     for (int k = 0; k < L_COUNT; k++) free(s->loads[i].at[k]);
-  for (uint32_t k = 0; k < s->period; k++) free(s->active[k]);
-  void *all[] = {s->loads, s->active, s->active_count, s->starts, s->events,
-                 s->start, s->end,    s->before,       s->growth,  s->message};
+  for (uint32_t k = 0; k < s->period; k++) {
+    free(s->active[k].at);
+    free(s->active[k].where);
+    free(s->active[k].users);
+  }
+  void *all[] = {s->loads, s->active, s->edges,  s->edge_of, s->event_starts, s->events,
+                 s->start, s->end,    s->before, s->growth,  s->message};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
