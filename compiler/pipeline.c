@@ -155,6 +155,7 @@ static bool compile(struct compile *c) {
   if (!passed(c, "lower", true)) return c->stopped;
 
   rsc_emit(&decided, slices, &c->result->plan, &c->result->plan_bytes);
+  rsc_measure(&cluster, c->result->plan, c->result->plan_bytes, &c->result->figures);
   state_coverage(c->result, flows, routes, minimum);
   stats->tensors = (uint64_t)pairs->tensor_count;
   stats->intersections = (uint64_t)(intersections + flows->intersections);

@@ -81,6 +81,8 @@ enum rsp_status rsp_open(const char *path, struct rsp_plan *plan, struct rsp_err
 /* The same over caller-owned bytes (8-aligned), which must outlive the plan. */
 enum rsp_status rsp_open_memory(const void *bytes, size_t size, struct rsp_plan *plan, struct rsp_error *error);
 void rsp_close(struct rsp_plan *plan);
+/* The same over bytes that rsp_build has just made: nothing is checked, nothing has to be closed. */
+void rsp_view_built(const void *bytes, size_t size, struct rsp_plan *plan);
 
 /* The program of a world rank of an opened plan: cannot fail. */
 void rsp_program_of(const struct rsp_plan *plan, uint32_t world_rank, struct rsp_program *program);

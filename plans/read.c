@@ -50,6 +50,11 @@ static void point(struct rsp_plan *plan, const unsigned char *bytes, uint64_t si
   plan->size = size;
 }
 
+void rsp_view_built(const void *bytes, size_t size, struct rsp_plan *plan) {
+  *plan = (struct rsp_plan){0};
+  point(plan, bytes, size);
+}
+
 static bool check_all(const struct rsp_check *check, struct rsp_plan *plan, const void *bytes, size_t size) {
   if (!rsp_check_magic(check, size) || !rsp_check_header(check, size) || !rsp_check_cover(check, size)) return false;
   point(plan, bytes, size);

@@ -43,6 +43,7 @@ static void take_rates(struct sim_run *run, const struct rsc_cluster *c) {
     out->rate[RSP_SIM_NIC_OUT][r] = out->rate[RSP_SIM_NIC_IN][r] = nic;
     out->rate[RSP_SIM_NVLINK_OUT][r] = out->rate[RSP_SIM_NVLINK_IN][r] = c->links.nvlink_bandwidth;
     out->rate[RSP_SIM_MEMORY][r] = c->links.memory_bandwidth;
+    out->rate[RSP_SIM_ISSUE][r] = c->links.issue_seconds > 0 ? 1 / c->links.issue_seconds : 1e30;
   }
   out->network_latency = c->links.network_latency;
   out->nvlink_latency = c->links.nvlink_latency;

@@ -18,7 +18,7 @@ const char *const sim_left_out[] = {
     NULL};
 
 const char *sim_link_title(enum rsp_sim_link link) {
-  static const char *const titles[] = {"network out", "network in", "NVLink out", "NVLink in", "memory"};
+  static const char *const titles[] = {"network out", "network in", "NVLink out", "NVLink in", "memory", "messages"};
   return titles[link];
 }
 
@@ -75,6 +75,13 @@ size_t sim_busiest(const struct sim_run *run, struct sim_busy *rows, size_t most
 
 enum { BUSIEST = 10 };
 
+// Messages are counted, all else are bytes.
+static const char *amount(enum rsp_sim_link link, double much, char buffer[32]) {
+  if (link != RSP_SIM_ISSUE) return cli_bytes(much, buffer);
+  snprintf(buffer, 32, "%.0f", much);
+  return buffer;
+}
+
 static void print_links(const struct sim_run *run) {
   char bytes[32];
   printf("\n  %-12s %10s %8s %8s %8s\n", "links", "bytes", "least", "mean", "most");
@@ -82,7 +89,7 @@ static void print_links(const struct sim_run *run) {
     struct sim_spread s = sim_spread_of(run, (enum rsp_sim_link)link);
     if (s.bytes <= 0) continue;
     printf("  %-12s %10s %6.1f %% %6.1f %% %6.1f %%\n", sim_link_title((enum rsp_sim_link)link),
-           cli_bytes(s.bytes, bytes), s.least * 100, s.mean * 100, s.most * 100);
+           amount((enum rsp_sim_link)link, s.bytes, bytes), s.least * 100, s.mean * 100, s.most * 100);
   }
   struct sim_busy rows[BUSIEST];
   size_t count = sim_busiest(run, rows, BUSIEST);
@@ -91,7 +98,7 @@ static void print_links(const struct sim_run *run) {
     char name[48];
     const struct rsp_rank *row = &run->plan->ranks[rows[i].rank];
     printf("  %-12s %10s %6.1f %%  %s, ", sim_link_title(rows[i].link),
-           cli_bytes(run->result.bytes[rows[i].link][rows[i].rank], bytes),
+           amount(rows[i].link, run->result.bytes[rows[i].link][rows[i].rank], bytes),
            run->result.busy[rows[i].link][rows[i].rank] * 100, sim_rank_text(run->plan, rows[i].rank, name));
     plan_text_str(stdout, run->plan->strings, row->host);
     printf(":%u\n", row->gpu);

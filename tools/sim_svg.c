@@ -187,7 +187,7 @@ static void draw_frame(struct picture *p, int link, double y, double high) {
   char bytes[32];
   put(p, "<text x=\"%d\" y=\"%.1f\" font-weight=\"bold\">%s</text>\n", LEFT, y - 7, sim_link_title((enum rsp_sim_link)link));
   put(p, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\" font-size=\"10\" fill=\"#555\">%s</text>\n", LEFT + SPAN, y - 7,
-      cli_bytes(s.bytes, bytes));
+      link == RSP_SIM_ISSUE ? "" : cli_bytes(s.bytes, bytes));
   put(p, "<text x=\"%d\" y=\"%.1f\" font-size=\"10\" fill=\"#555\">mean %.1f %%, most %.1f %%</text>\n", BARS, y - 7,
       s.mean * 100, s.most * 100);
   put(p, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\" fill=\"#fafafa\" stroke=\"#ccc\"/>\n", LEFT, y, SPAN, high);
