@@ -232,6 +232,7 @@ static bool is_steady(const struct sim *s) {
 /* Periods from this phase on that are like the last one. */
 static uint32_t periods_left(const struct sim *s, uint32_t phase) {
   uint32_t next = phase, last = phase;
+  if (phase >= s->rounds) return 0;
   while (last > 0 && phase - last < 3 + s->period && s->event_starts[last] == s->event_starts[last - 1]) last--;
   if (phase - last < 3 + s->period) return 0;
   while (next < s->rounds && s->event_starts[next] == s->event_starts[next + 1]) next++;
