@@ -30,7 +30,7 @@ static void *work(void *arg) {
   struct rsr_host *host = rsr_host_of(context);
   fesetenv(FE_DFL_ENV); /* conversions count on nearest even and kept denormals, whatever the caller has set */
   pthread_mutex_lock(&host->lock);
-  while (!host->quit) {
+  while (host->wanted || !host->quit) { /* what is begun is ended first */
     if (!host->wanted) {
       pthread_cond_wait(&host->changed, &host->lock);
       continue;
@@ -163,8 +163,8 @@ static void host_close(struct reshard_context *context) {
   while (host->wanted) pthread_cond_wait(&host->changed, &host->lock);
   pthread_mutex_unlock(&host->lock);
   pthread_join(host->thread, NULL);
+  host_reset(context); /* until then others may look for this rank's copies and messages at its seat */
   leave_seat(context);
-  host_reset(context);
   free_host(context);
 }
 

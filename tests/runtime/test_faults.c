@@ -263,6 +263,30 @@ static void closes_early(enum reshard_mode mode) {
   scene_close(&s);
 }
 
+/* A rank begins its refit and closes its context without waiting: it ends soon, and nobody reads what is gone. */
+static void walks_off(struct player *p) {
+  if (p->rank != 1) return;
+  CHECK(reshard_refit(p->context, NULL) == RESHARD_OK, "refit");
+  usleep(p->config.inject.round * 50); /* here the number of the try */
+  quits(p);
+}
+
+static void closes_unwaited(enum reshard_mode mode) {
+  for (uint32_t i = 0; i < 12; i++) {
+    struct scene s;
+    scene_open(&s, TINY_PLAIN, mode, 0.1);
+    s.players[1].between = walks_off;
+    s.players[1].hold = 1;
+    s.players[1].config.inject.round = i;
+    play(s.players, TINY_WORLD);
+    for (uint32_t r = 0; r < TINY_WORLD; r += 2) {
+      CHECK(s.players[r].refitted != RESHARD_OK && s.players[r].version == 0, "rank %u", r);
+      CHECK(s.players[r].seconds < 5, "rank %u took %g s", r, s.players[r].seconds);
+    }
+    scene_close(&s);
+  }
+}
+
 static void gives_up(struct player *p) {
   if (p->rank == 2) reshard_host_group_abort(p->config.group, 2, "out of patience");
 }
@@ -463,6 +487,7 @@ int main(void) {
     }
     stalls(mode);
     closes_early(mode);
+    closes_unwaited(mode);
     swap_plans(mode);
   }
   modes_differ();

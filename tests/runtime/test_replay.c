@@ -160,7 +160,7 @@ static void large(uint64_t seed) {
       .seed = seed, .train = 3, .infer = 2, .groups = 2, .buffers = 2, .rows = 800, .columns = 900};
   size_t size;
   void *bytes = made_plan(&options, &size);
-  one_mode(bytes, size, RESHARD_FUSED, 0, seed);
+  one_mode(bytes, size, RESHARD_FUSED, 0, seed, false);
   free(bytes);
 }
 
