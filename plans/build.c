@@ -44,7 +44,7 @@ static uint64_t held_bytes(const struct rsp_slice_tables *t) {
   return tables_end(t, 0, RSP_HELD_COUNT, 0);
 }
 
-// The slice, and its holdings block, which another rank may have written already: the same bytes.
+// The slice, and its holdings block unless `held` is NULL: another rank has written it then.
 static void put_slice(unsigned char *base, unsigned char *held, const struct rsp_slice_tables *t, uint64_t bytes) {
   struct array arrays[RSP_TABLE_COUNT];
   arrays_of(t, arrays);
@@ -61,7 +61,10 @@ static void put_slice(unsigned char *base, unsigned char *held, const struct rsp
     bool own = i >= RSP_HELD_COUNT;
     uint64_t size = arrays[i].count * rsp_table_record_bytes(i);
     places[i] = (struct rsp_table){at[own], arrays[i].count};
-    copy((own ? base : held) + at[own], arrays[i].at, size);
+    if (own)
+      copy(base + at[own], arrays[i].at, size);
+    else if (held)
+      copy(held + at[own], arrays[i].at, size);
     at[own] = rsp_align_up(at[own] + size, 8);
   }
   memcpy(&slice.names, places, sizeof places);
@@ -83,6 +86,33 @@ static uint64_t place_sections(const struct rsp_global_tables *global, struct rs
 
 // ---- holdings blocks: one for ranks whose tables are equal ----------------------------------------------------------
 
+typedef XXH64_hash_t hash_fn(const struct rsp_slice_tables *t);
+typedef bool same_fn(const struct rsp_slice_tables *a, const struct rsp_slice_tables *b);
+
+// Ranks, no two the same: an open hash table.
+struct ranks {
+  uint32_t *table; // rank + 1
+  uint64_t places;
+  XXH64_hash_t *hashes; // of all ranks
+  hash_fn *hash;
+  same_fn *same;
+};
+
+static XXH64_hash_t hash_arrays(const struct rsp_slice_tables *t) {
+  struct array arrays[RSP_TABLE_COUNT];
+  arrays_of(t, arrays);
+  return XXH3_64bits(arrays, RSP_HELD_COUNT * sizeof arrays[0]);
+}
+
+static bool same_arrays(const struct rsp_slice_tables *a, const struct rsp_slice_tables *b) {
+  struct array x[RSP_TABLE_COUNT], y[RSP_TABLE_COUNT];
+  arrays_of(a, x);
+  arrays_of(b, y);
+  for (unsigned i = 0; i < RSP_HELD_COUNT; i++)
+    if (x[i].at != y[i].at || x[i].count != y[i].count) return false;
+  return true;
+}
+
 static XXH64_hash_t hash_held(const struct rsp_slice_tables *t) {
   struct array arrays[RSP_TABLE_COUNT];
   arrays_of(t, arrays);
@@ -101,38 +131,58 @@ static bool same_held(const struct rsp_slice_tables *a, const struct rsp_slice_t
   for (unsigned i = 0; i < RSP_HELD_COUNT; i++) {
     if (x[i].count != y[i].count) return false;
     size_t size = (size_t)(x[i].count * rsp_table_record_bytes(i));
-    if (size && x[i].at != y[i].at && memcmp(x[i].at, y[i].at, size) != 0) return false;
+    if (size && memcmp(x[i].at, y[i].at, size) != 0) return false;
   }
   return true;
 }
 
-// Gives each rank its block, in the order of first use from *at on. An open hash table of ranks finds equal ones.
+static bool open_ranks(struct ranks *ranks, uint32_t world) {
+  ranks->places = 16;
+  while (ranks->places < 2 * (uint64_t)world) ranks->places *= 2;
+  ranks->table = calloc((size_t)ranks->places, sizeof *ranks->table);
+  ranks->hashes = calloc(world ? world : 1, sizeof *ranks->hashes);
+  return ranks->table && ranks->hashes;
+}
+
+static void close_ranks(struct ranks *ranks) {
+  free(ranks->table);
+  free(ranks->hashes);
+}
+
+// The first rank with the same tables: r itself, now in the table, if there is none before.
+static uint32_t first_like(struct ranks *ranks, const struct rsp_slice_tables *slices, uint32_t r) {
+  XXH64_hash_t hash = ranks->hashes[r] = ranks->hash(&slices[r]);
+  for (uint64_t i = hash & (ranks->places - 1);; i = (i + 1) & (ranks->places - 1)) {
+    uint32_t *place = &ranks->table[i];
+    if (!*place) *place = r + 1;
+    if (*place == r + 1 || (ranks->hashes[*place - 1] == hash && ranks->same(&slices[*place - 1], &slices[r])))
+      return *place - 1;
+  }
+}
+
+static void place_held(const struct rsp_slice_tables *slices, uint32_t r, uint32_t like, struct rsp_dirent *directory,
+                       uint64_t *at) {
+  directory[r].held_off = directory[like].held_off;
+  directory[r].held_bytes = directory[like].held_bytes;
+  if (r != like) return;
+  directory[r].held_bytes = held_bytes(&slices[r]);
+  if (!directory[r].held_bytes) return; // holds nothing: no block
+  directory[r].held_off = rsp_align_up(*at, 8);
+  *at = directory[r].held_off + directory[r].held_bytes;
+}
+
+// Gives each rank its block, in the order of first use from *at on. A caller that knows which ranks hold the same gives
+// them the same arrays: what is in those is read once.
 static bool place_holdings(const struct rsp_slice_tables *slices, uint32_t world, struct rsp_dirent *directory,
                            uint64_t *at) {
-  uint64_t places = 16;
-  while (places < 2 * (uint64_t)world) places *= 2;
-  uint32_t *table = calloc((size_t)places, sizeof *table); // rank + 1
-  XXH64_hash_t *hashes = calloc(world ? world : 1, sizeof *hashes);
-  bool good = table && hashes;
+  struct ranks known = {.hash = hash_arrays, .same = same_arrays}, held = {.hash = hash_held, .same = same_held};
+  bool good = open_ranks(&known, world) && open_ranks(&held, world);
   for (uint32_t r = 0; good && r < world; r++) {
-    hashes[r] = hash_held(&slices[r]);
-    uint64_t i = hashes[r] & (places - 1);
-    while (table[i] && !(hashes[table[i] - 1] == hashes[r] && same_held(&slices[table[i] - 1], &slices[r])))
-      i = (i + 1) & (places - 1);
-    if (table[i]) {
-      directory[r].held_off = directory[table[i] - 1].held_off;
-      directory[r].held_bytes = directory[table[i] - 1].held_bytes;
-      continue;
-    }
-    table[i] = r + 1;
-    directory[r].held_bytes = held_bytes(&slices[r]);
-    if (!directory[r].held_bytes) continue; // holds nothing: no block
-    *at = rsp_align_up(*at, 8);
-    directory[r].held_off = *at;
-    *at += directory[r].held_bytes;
+    uint32_t like = first_like(&known, slices, r);
+    place_held(slices, r, like == r ? first_like(&held, slices, r) : like, directory, at);
   }
-  free(table);
-  free(hashes);
+  close_ranks(&known);
+  close_ranks(&held);
   return good;
 }
 
@@ -171,8 +221,12 @@ bool rsp_build(const struct rsp_global_tables *global, const struct rsp_slice_ta
     for (unsigned s = 0; s < RSP_SECTION_COUNT; s++)
       copy(base + header.sections[s].off, s == RSP_SEC_DIRECTORY ? directory : global->sections[s],
            header.sections[s].bytes);
-    for (uint32_t r = 0; r < global->world; r++)
-      put_slice(base + directory[r].off, base + directory[r].held_off, &slices[r], directory[r].bytes);
+    uint64_t written = 0; // blocks stand in the order of first use
+    for (uint32_t r = 0; r < global->world; r++) {
+      bool first = directory[r].held_off >= written;
+      put_slice(base + directory[r].off, first ? base + directory[r].held_off : NULL, &slices[r], directory[r].bytes);
+      if (first) written = directory[r].held_off + directory[r].held_bytes;
+    }
     rsp_reseal(base, (size_t)at);
   }
   free(directory);

@@ -122,9 +122,9 @@ bool rsp_check_dirent(const struct rsp_check *check, const struct rsp_header *he
   if (at->off % RSP_PAGE || at->off < last->off + last->bytes || !rsp_inside(at->off, at->bytes, header->file_bytes) ||
       at->bytes < sizeof(struct rsp_slice))
     return rsp_broken(check, RSP_RULE_SLICE_PLACE, at, "rank %u", world_rank);
-  bool none = !at->held_bytes && !at->held_off; // an idle rank has no block
+  bool none = !at->held_bytes && !at->held_off; // it holds nothing
   if (!none && (!at->held_bytes || at->held_off % 8 || at->held_off < last->off + last->bytes ||
-                !rsp_inside(at->held_off, at->held_bytes, header->file_bytes)))
+                !rsp_inside(at->held_off, at->held_bytes, at->off)))
     return rsp_broken(check, RSP_RULE_HELD_PLACE, at, "rank %u", world_rank);
   return true;
 }
@@ -151,55 +151,41 @@ static bool check_sections(const struct rsp_check *check, const struct rsp_heade
   return true;
 }
 
-// Distinct holdings blocks in the order of the file.
-struct blocks {
-  const struct rsp_dirent **at; // an entry of each
-  uint64_t count;
-};
-
-static const struct rsp_dirent *find_block(const struct blocks *blocks, uint64_t off) {
-  uint64_t lo = 0, hi = blocks->count;
-  while (lo < hi) {
-    uint64_t mid = lo + (hi - lo) / 2;
-    if (blocks->at[mid]->held_off < off)
-      lo = mid + 1;
-    else
-      hi = mid;
-  }
-  return lo < blocks->count && blocks->at[lo]->held_off == off ? blocks->at[lo] : NULL;
-}
-
-// The block of an entry: one that is known, with the same length and digest, or the next one, from *at on.
-static bool check_block(const struct rsp_check *check, struct blocks *blocks, const struct rsp_dirent *entry, uint32_t rank,
-                        uint64_t *at) {
-  const struct rsp_dirent *known = find_block(blocks, entry->held_off);
+// The block of an entry: one that is known, with the same digest, or the next one, from *at on.
+static bool check_block(const struct rsp_check *check, struct rsp_blocks *blocks, const struct rsp_dirent *entry,
+                        uint32_t rank, uint64_t *at) {
+  const struct rsp_dirent *known = rsp_block_of(blocks, entry);
   uint8_t digest[16];
   if (!entry->held_bytes) {
     rsp_digest(check->bytes, 0, digest);
     return memcmp(digest, entry->held_digest, sizeof digest) == 0 ||
            rsp_broken(check, RSP_RULE_HELD_DIGEST, entry->held_digest, "rank %u", rank);
   }
-  if (known) {
-    if (known->held_bytes != entry->held_bytes) return rsp_broken(check, RSP_RULE_HELD_PLACE, entry, "rank %u", rank);
+  if (known)
     return memcmp(known->held_digest, entry->held_digest, sizeof digest) == 0 ||
            rsp_broken(check, RSP_RULE_HELD_DIGEST, entry->held_digest, "rank %u", rank);
-  }
   if (entry->held_off != rsp_align_up(*at, 8)) return rsp_broken(check, RSP_RULE_HELD_PLACE, entry, "rank %u", rank);
   if (!check_zero(check, *at, entry->held_off)) return false;
   rsp_digest(check->bytes + entry->held_off, entry->held_bytes, digest);
   if (memcmp(digest, entry->held_digest, sizeof digest) != 0)
     return rsp_broken(check, RSP_RULE_HELD_DIGEST, entry->held_digest, "rank %u", rank);
-  blocks->at[blocks->count++] = entry;
+  blocks->at[blocks->count++] = entry; // after all others, none of which is empty
   *at = entry->held_off + entry->held_bytes;
   return true;
 }
 
-static bool check_holdings(const struct rsp_check *check, const struct rsp_header *h, const struct rsp_dirent *directory,
-                           uint64_t *at) {
-  struct blocks blocks = {calloc((size_t)h->world + 1, sizeof(struct rsp_dirent *)), 0};
+// A block is read for each rank that has it: what that costs in all is bounded by the file's size.
+static bool check_holdings(const struct rsp_check *check, const struct rsp_header *h,
+                           const struct rsp_dirent *directory, uint64_t *at) {
+  struct rsp_blocks blocks = {calloc((size_t)h->world, sizeof *blocks.at), 0};
   bool good = blocks.at || rsp_no_memory(check);
-  for (uint32_t r = 0; r < h->world && good; r++)
+  uint64_t read = 0;
+  for (uint32_t r = 0; r < h->world && good; r++) {
     good = rsp_check_dirent(check, h, &directory[r], r) && check_block(check, &blocks, &directory[r], r, at);
+    read += good ? directory[r].held_bytes : 0;
+    if (good && read > h->file_bytes * RSP_MAX_SHARING)
+      good = rsp_broken(check, RSP_RULE_HELD_WORK, &directory[r], "rank %u", r);
+  }
   free(blocks.at);
   return good;
 }

@@ -186,8 +186,8 @@ static bool check_peers(const struct rsp_work *w) {
 }
 
 bool rsp_check_streams(const struct rsp_check *check, const struct rsp_header *header,
-                       const struct rsp_program *program, bool *relays) {
-  struct rsp_work w = {.check = check, .header = header, .program = program, .budget = program->slice->bytes * 8};
+                       const struct rsp_program *program, uint64_t bytes, bool *relays) {
+  struct rsp_work w = {.check = check, .header = header, .program = program, .budget = bytes * 8};
   w.flags = calloc((size_t)program->slice->bodies.count + 1, 1);
   struct sums *sums = calloc((size_t)program->slice->parts.count + 1, sizeof *sums);
   bool good = w.flags && sums ? rsp_check_bodies(&w) && sum_parts(&w, sums) && check_all(&w, sums) && check_peers(&w)

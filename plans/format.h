@@ -3,16 +3,18 @@
  * The plan file, byte for byte: the structs below are the file (little-endian, natural alignment, no implicit
  * padding, 64-bit offsets and counts, reserved fields zero and checked). FORMAT.md is the same thing in prose.
  *
- *   header | global sections, each 8-aligned | one slice per world rank, each 4096-aligned
+ *   header | global sections, each 8-aligned | holdings blocks, each 8-aligned | a slice per world rank, 4096-aligned
  *
- * Everything has one place: sections stand in the order of enum rsp_section_kind, then slices in the order of ranks,
- * the tables of a slice in the order of struct rsp_slice; each at the first aligned byte after the one before, and what
- * is skipped is zero. Where a record owns rows of another section (a class its entries, an entry its pieces, a buffer
- * its slots, a rankmap its holds, a body its descriptors), owners take the rows in order, every row once; ranges of
- * DIMS, PLOOPS, loops, zloops and parts may be shared. A nest has at most 64 loops.
+ * Everything has one place: sections stand in the order of enum rsp_section_kind, then holdings blocks in the order of
+ * the first rank that has each, then slices in the order of ranks, the tables of a block and of a slice in the order of
+ * struct rsp_slice; each at the first aligned byte after the one before, and what is skipped is zero. Where a record
+ * owns rows of another section (a class its entries, an entry its pieces, a buffer its slots, a rankmap its holds, a
+ * body its descriptors), owners take the rows in order, every row once; ranges of DIMS, PLOOPS, loops, zloops and parts
+ * may be shared. A nest has at most 64 loops.
  *
- * The global sections are the *specification*: what every element of every buffer means on both sides. The
- * slices are the *program*: what each rank does. A rank maps the header, its directory entry and its slice.
+ * The global sections are the *specification*: what every element of every buffer means on both sides. Slices and
+ * holdings blocks are the *program*: what each rank does, and which buffers it has for that. A rank maps the header,
+ * its directory entry, its slice and its holdings block.
  */
 #ifndef RSP_FORMAT_H
 #define RSP_FORMAT_H
@@ -36,7 +38,7 @@ enum { RSP_TRAIN = 0, RSP_INFER = 1 };
 #define RSP_NO_RANK UINT32_MAX
 #define RSP_NO_STREAM UINT32_MAX
 
-/* Bytes of the STRINGS section (in a slice: of its names table). Not NUL-terminated; any bytes but NUL. */
+/* Bytes of the STRINGS section (in a holdings block: of its names table). Not NUL-terminated; any bytes but NUL. */
 struct rsp_str {
   uint64_t off, len;
 };
@@ -178,8 +180,8 @@ struct rsp_summary {
   double nvlink_bandwidth, nvlink_latency, network_bandwidth, network_latency, memory_bandwidth, issue_seconds;
 };
 
-/* Ranks that hold the same parts of the same buffers, replicas above all, share one holdings block: what their slices say of
- * buffers. `held` is that block's place. */
+/* Ranks that hold the same parts of the same buffers, replicas above all, share one holdings block: the tables of their
+ * slices that tell of buffers. */
 struct rsp_dirent {
   uint64_t off, bytes;           /* of the slice; off is a multiple of RSP_PAGE */
   uint64_t held_off, held_bytes; /* of the holdings block; off is a multiple of 8; both 0 if the rank holds nothing */
@@ -191,15 +193,15 @@ struct rsp_dirent {
 
 /* ---- a slice ------------------------------------------------------------------------------------------------- */
 
-/* Offsets in a slice header are 8-aligned and tables do not overlap. The first six tables, names to zloops, lie in the rank's
- * holdings block and their offsets count from its start; the others count from the slice's start. */
+/* Offsets in a slice header are 8-aligned and tables do not overlap. The first six tables, names to zloops, lie in the
+ * rank's holdings block and their offsets count from its start; the others count from the slice's start. */
 struct rsp_table {
   uint64_t off, count;
 };
 
 struct rsp_slice {
   uint64_t magic;
-  uint64_t bytes; /* of the whole slice */
+  uint64_t bytes; /* of the slice, without its holdings block */
   uint32_t world_rank, train_rank, infer_rank;
   uint32_t rounds;
   uint64_t staging;         /* bytes */
@@ -289,13 +291,14 @@ enum rsp_kind { RSP_KIND_STAGED = 0, RSP_KIND_DIRECT = 1 };
  * - DIRECT: descriptors have contiguous runs at both ends, no conversion; one message per run of a descriptor within
  *   the round's range, from the buffer's bytes to the buffer's bytes; no staging.
  * - A relay is an OUT stream whose `relay` is the index of an IN stream of the same slice. It has no parts and no
- *   staging of its own: it has the incoming stream's kind, bytes, quantum and step, starts one round later (round0 + 1),
- *   and in each of its rounds sends what the incoming stream received in the round before, from where that landed: its
- *   slot, or, for DIRECT, the buffers that its descriptors name, in the same messages. Only a relay and the IN stream
- *   that receives it may have the rank itself as peer: an element that two buffers of one rank want arrives once.
+ *   staging of its own: it has the incoming stream's kind, bytes, quantum and step, starts one round later (at
+ *   round0 + 1), and in each of its rounds sends what the incoming stream received in the round before, from where that
+ *   landed: its slot, or, for DIRECT, the buffers that its descriptors name, in the same messages. Only a relay and the
+ *   IN stream that receives it may have the rank itself as peer: an element that two buffers of one rank want arrives
+ *   once.
  * - SELF_SRC and SELF_DST are the two ends of what a process copies to itself: element k of one to element k of the
- *   other; exactly one pair (kind STAGED, tag 0, no staging, same parts shape, same schedule) per rank that has any. The
- *   copy happens with the unpack of its round. */
+ *   other; exactly one pair (kind STAGED, tag 0, no staging, same parts shape, same schedule) per rank that has any.
+ *   The copy happens with the unpack of its round. */
 struct rsp_stream {
   uint32_t peer; /* world rank */
   uint32_t dir, kind;

@@ -87,8 +87,8 @@ void rsp_view_built(const void *bytes, size_t size, struct rsp_plan *plan);
 /* The program of a world rank of an opened plan: cannot fail. */
 void rsp_program_of(const struct rsp_plan *plan, uint32_t world_rank, struct rsp_program *program);
 
-/* What a rank needs and no more: maps the header, its directory entry and its slice; checks their seals and
- * rules. `world_rank` beyond the plan's world is RSP_INVALID. Close with rsp_rank_close. */
+/* What a rank needs and no more: maps the header, its directory entry, its slice and its holdings block; checks their
+ * seals and rules. `world_rank` beyond the plan's world is RSP_INVALID. Close with rsp_rank_close. */
 struct rsp_rank_view {
   struct rsp_header header; /* a copy */
   struct rsp_program program;

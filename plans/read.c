@@ -152,7 +152,8 @@ void rsp_close(struct rsp_plan *plan) {
 
 // ---- one rank ------------------------------------------------------------------------------------------------------
 
-// A read-only window of whole pages around file bytes [off, off + bytes).
+// A read-only window of whole pages around file bytes [off, off + bytes); of one page for none, which a rank that holds
+// nothing asks for at 0.
 struct window {
   void *map;
   size_t map_bytes;
@@ -179,8 +180,9 @@ static enum rsp_status open_slice(int fd, const char *path, const struct rsp_dir
   struct window w, held;
   if (!map_window(fd, entry->off, entry->bytes, &w)) return trouble(error, "map", path, strerror(errno));
   if (!map_window(fd, entry->held_off, entry->held_bytes, &held)) {
+    trouble(error, "map", path, strerror(errno));
     unmap_window(&w);
-    return trouble(error, "map", path, strerror(errno));
+    return RSP_TROUBLE;
   }
   struct rsp_check check = {.bytes = w.at, .base = entry->off, .error = error};
   struct rsp_check block = {.bytes = held.at, .base = entry->held_off, .error = error};
@@ -189,7 +191,8 @@ static enum rsp_status open_slice(int fd, const char *path, const struct rsp_dir
   rsp_digest(held.at, entry->held_bytes, held_digest);
   bool relays = false;
   bool good = memcmp(digest, entry->digest, 16) == 0 || rsp_broken(&check, RSP_RULE_SLICE_DIGEST, w.at, NULL);
-  good = good && (memcmp(held_digest, entry->held_digest, 16) == 0 || rsp_broken(&block, RSP_RULE_HELD_DIGEST, held.at, NULL));
+  good = good &&
+         (memcmp(held_digest, entry->held_digest, 16) == 0 || rsp_broken(&block, RSP_RULE_HELD_DIGEST, held.at, NULL));
   good = good && rsp_check_slice(&check, &block, &view->header, entry, world_rank, &relays);
   if (good && relays && !(view->header.features & RSP_FEATURE_RELAY))
     good = rsp_broken(&check, RSP_RULE_RELAY_USED, w.at, NULL);

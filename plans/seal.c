@@ -3,6 +3,7 @@
 // In: bytes of a plan. Out: their digests, in place for rsp_reseal. Assumes a little-endian machine, as the file is.
 #include "plans/seal.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -101,6 +102,32 @@ static bool inside(uint64_t off, uint64_t bytes, uint64_t size) {
   return off <= size && bytes <= size - off;
 }
 
+const struct rsp_dirent *rsp_block_of(const struct rsp_blocks *blocks, const struct rsp_dirent *entry) {
+  uint64_t lo = 0, hi = blocks->count;
+  while (lo < hi) {
+    uint64_t mid = lo + (hi - lo) / 2;
+    if (blocks->at[mid]->held_off < entry->held_off)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  if (lo == blocks->count) return NULL;
+  const struct rsp_dirent *found = blocks->at[lo];
+  return found->held_off == entry->held_off && found->held_bytes == entry->held_bytes ? found : NULL;
+}
+
+// The bytes may be anything: what does not stand in order is read again.
+static void seal_block(const unsigned char *base, struct rsp_blocks *blocks, struct rsp_dirent *entry) {
+  const struct rsp_dirent *known = rsp_block_of(blocks, entry);
+  if (known) {
+    memcpy(entry->held_digest, known->held_digest, sizeof entry->held_digest);
+    return;
+  }
+  rsp_digest(base + entry->held_off, entry->held_bytes, entry->held_digest);
+  if (blocks->at && (!blocks->count || blocks->at[blocks->count - 1]->held_off < entry->held_off))
+    blocks->at[blocks->count++] = entry;
+}
+
 bool rsp_reseal(void *bytes, size_t size) {
   if (size < sizeof(struct rsp_header) || (uintptr_t)bytes % 8) return false;
   unsigned char *base = bytes;
@@ -109,15 +136,18 @@ bool rsp_reseal(void *bytes, size_t size) {
   uint64_t rows = place->bytes / sizeof(struct rsp_dirent);
   if (place->off % 8 || place->off < sizeof *header || !inside(place->off, place->bytes, size)) return false;
   struct rsp_dirent *directory = (void *)(base + place->off);
+  struct rsp_blocks blocks = {malloc((size_t)rows * sizeof *blocks.at), 0}; // without it every block is read again
   for (uint64_t r = 0; r < rows; r++) {
     struct rsp_dirent *entry = &directory[r];
-    if (!inside(entry->off, entry->bytes, size) || !inside(entry->held_off, entry->held_bytes, size)) return false;
+    if (!inside(entry->off, entry->bytes, size) || !inside(entry->held_off, entry->held_bytes, size)) {
+      free(blocks.at);
+      return false;
+    }
     rsp_digest(base + entry->off, entry->bytes, entry->digest);
-    bool again = r && entry->held_off == entry[-1].held_off && entry->held_bytes == entry[-1].held_bytes;
-    if (again) memcpy(entry->held_digest, entry[-1].held_digest, sizeof entry->held_digest);
-    else rsp_digest(base + entry->held_off, entry->held_bytes, entry->held_digest);
+    seal_block(base, &blocks, entry);
     entry->check = rsp_dirent_seal(entry, (uint32_t)r);
   }
+  free(blocks.at);
   for (unsigned s = 0; s < RSP_SECTION_COUNT; s++) {
     struct rsp_section *section = &header->sections[s];
     if (!inside(section->off, section->bytes, size)) return false;

@@ -29,6 +29,14 @@ size_t rsp_table_record_bytes(unsigned table);
 /* The tables of a slice header as an array of RSP_TABLE_COUNT. */
 const struct rsp_table *rsp_slice_tables_of(const struct rsp_slice *slice);
 
+/* Entries of the directory, one per distinct holdings block, ascending by held_off; `at` has room for all. */
+struct rsp_blocks {
+  const struct rsp_dirent **at;
+  uint64_t count;
+};
+/* The one with the place and size of this entry's block, or NULL. Binary search. */
+const struct rsp_dirent *rsp_block_of(const struct rsp_blocks *blocks, const struct rsp_dirent *entry);
+
 /* The name of a section, lower case. */
 const char *rsp_section_name(enum rsp_section_kind kind);
 const char *rsp_table_name(unsigned table);

@@ -218,6 +218,7 @@ static json_t *rank_json(const struct plan_show *show, uint32_t world_rank) {
   set(o, "peers", f.peers);
   set(o, "staging", f.staging);
   set(o, "slice_bytes", f.slice_bytes);
+  set(o, "held_bytes", f.held_bytes);
   if (show->rank >= 0) add_details(show, o, &p);
   if (show->ops) json_object_set_new(o, "rounds", rounds_json(&p));
   return o;

@@ -74,14 +74,15 @@ static void show_bytes(const struct rsp_plan *plan) {
 
 // ---- ranks ---------------------------------------------------------------------------------------------------------
 
-enum { COLUMNS = 9 };
+enum { COLUMNS = 10 };
 static const char *const titles[COLUMNS] = {"net out", "net in",   "nvl out", "nvl in", "local",
-                                            "staging", "messages", "ops",     "slice"};
-static const bool is_bytes[COLUMNS] = {true, true, true, true, true, true, false, false, true};
+                                            "staging", "messages", "ops",     "slice",  "held"};
+static const bool is_bytes[COLUMNS] = {true, true, true, true, true, true, false, false, true, true};
 
 static void columns_of(const struct plan_facts *f, double out[COLUMNS]) {
-  const uint64_t values[COLUMNS] = {f->network_out, f->network_in, f->nvlink_out,           f->nvlink_in,  f->local,
-                                    f->staging,     f->messages,   f->messages + f->copies, f->slice_bytes};
+  const uint64_t values[COLUMNS] = {f->network_out, f->network_in, f->nvlink_out, f->nvlink_in,
+                                    f->local,       f->staging,    f->messages,   f->messages + f->copies,
+                                    f->slice_bytes, f->held_bytes};
   for (unsigned i = 0; i < COLUMNS; i++) out[i] = (double)values[i];
 }
 

@@ -138,6 +138,9 @@ static uint64_t count_peers(const struct rsp_program *p) {
 void plan_facts_of(const struct rsp_plan *plan, uint32_t world_rank, struct plan_facts *facts) {
   struct rsp_program p;
   rsp_program_of(plan, world_rank, &p);
-  *facts = (struct plan_facts){.staging = p.slice->staging, .slice_bytes = p.slice->bytes, .peers = count_peers(&p)};
+  *facts = (struct plan_facts){.staging = p.slice->staging,
+                               .slice_bytes = p.slice->bytes,
+                               .held_bytes = plan->directory[world_rank].held_bytes,
+                               .peers = count_peers(&p)};
   for (uint64_t i = 0; i < p.slice->streams.count; i++) add_stream(plan, &p, &p.streams[i], facts);
 }

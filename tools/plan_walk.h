@@ -58,7 +58,8 @@ struct plan_facts {
   uint64_t network_out, network_in, nvlink_out, nvlink_in, local;
   uint64_t messages; /* sends and receives; a direct stream has one per run and round */
   uint64_t copies;   /* packs, unpacks and local copies: one per descriptor and round */
-  uint64_t peers, staging, slice_bytes;
+  uint64_t peers, staging;
+  uint64_t slice_bytes, held_bytes; /* in the file; the holdings block may be other ranks' as well */
 };
 void plan_facts_of(const struct rsp_plan *plan, uint32_t world_rank, struct plan_facts *facts);
 

@@ -54,8 +54,6 @@ static void mutate(unsigned char *bytes, size_t size) {
   }
 }
 
-enum { FORMS = TINY_AGAIN_DIRECT + 1 };
-
 static bool make(int form, void **bytes, size_t *size) {
   struct tiny *t = malloc(sizeof *t);
   if (!t) return false;
@@ -69,7 +67,7 @@ static bool make(int form, void **bytes, size_t *size) {
 static int open_ranks(int fd, const char *path, const unsigned char *bytes, size_t size) {
   if (ftruncate(fd, (off_t)size) != 0) return 2;
   if (pwrite(fd, bytes, size, 0) != (ssize_t)size) return 2;
-  for (uint32_t r = 0; r < TINY_WORLD; r++) {
+  for (uint32_t r = 0; r < TINY_WIDE_WORLD; r++) {
     struct rsp_rank_view view;
     struct rsp_error error;
     enum rsp_status status = rsp_rank_open(path, r, &view, &error);
@@ -87,11 +85,11 @@ static int open_ranks(int fd, const char *path, const unsigned char *bytes, size
 int main(int argc, char **argv) {
   state = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
   unsigned long count = argc > 2 ? strtoul(argv[2], NULL, 10) : 60000, accepted = 0;
-  void *made[FORMS] = {NULL};
-  size_t sizes[FORMS], most = 0;
+  void *made[TINY_FORMS] = {NULL};
+  size_t sizes[TINY_FORMS], most = 0;
   FILE *nowhere = fopen("/dev/null", "w");
   if (!nowhere) return 2;
-  for (int f = 0; f < FORMS; f++) {
+  for (int f = 0; f < TINY_FORMS; f++) {
     if (!make(f, &made[f], &sizes[f])) return 2;
     if (sizes[f] > most) most = sizes[f];
   }
@@ -101,8 +99,8 @@ int main(int argc, char **argv) {
   if (!bytes || fd < 0) return 2;
   printf("seed %llu\n", (unsigned long long)state);
   for (unsigned long i = 0; i < count; i++) {
-    size_t size = sizes[i % FORMS];
-    memcpy(bytes, made[i % FORMS], size);
+    size_t size = sizes[i % TINY_FORMS];
+    memcpy(bytes, made[i % TINY_FORMS], size);
     for (uint64_t n = 1 + next() % 3; n; n--) mutate(bytes, size);
     rsp_reseal(bytes, size);
     struct rsp_plan plan;
@@ -124,7 +122,7 @@ int main(int argc, char **argv) {
   printf("%lu mutants, %lu sound\n", count, accepted);
   fclose(nowhere);
   free(bytes);
-  for (int f = 0; f < FORMS; f++) free(made[f]);
+  for (int f = 0; f < TINY_FORMS; f++) free(made[f]);
   // A verifier that refuses all, or accepts all, is no verifier.
   return count >= 10000 && (accepted == 0 || accepted > count / 2);
 }

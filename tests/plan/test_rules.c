@@ -12,7 +12,7 @@ static int failures;
 
 // The view of one rank reads other bytes in another order: it may accept what lies outside its slice, never crash.
 static void open_ranks(const char *path) {
-  for (uint32_t r = 0; r <= TINY_WORLD; r++) {
+  for (uint32_t r = 0; r <= TINY_WIDE_WORLD; r++) {
     struct rsp_rank_view view;
     struct rsp_error error;
     if (rsp_rank_open(path, r, &view, &error) == RSP_OK) rsp_rank_close(&view);
@@ -81,7 +81,7 @@ int main(void) {
   if (fd < 0) return 2;
   close(fd);
   // Each rank has two peers; one that passes on to itself is not its own.
-  for (int form = TINY_PLAIN; form <= TINY_AGAIN_DIRECT; form++)
+  for (int form = TINY_PLAIN; form < TINY_FORMS; form++)
     for (uint32_t peers = 0; peers <= 2; peers += 2) check_good((enum tiny_form)form, peers);
   check_all_rules();
   for (size_t i = 0; i < bad_count; i++) try_one(&bad_plans[i], path);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static bool relays(enum tiny_form form) {
-  return form != TINY_PLAIN;
+  return form != TINY_PLAIN && form != TINY_WIDE;
 }
 static bool goes_on(enum tiny_form form) { // to another rank
   return form == TINY_RELAY_STAGED || form == TINY_RELAY_DIRECT;
@@ -257,7 +257,7 @@ static void init_program_0(struct tiny *t, enum tiny_form form) {
   add_stream(t, 0, staged(RSP_DIR_OUT, 1, 0), 0, 1);
   if (goes_on(form)) add_stream(t, 0, whole(RSP_DIR_OUT, 1, kind, 0), 2, 1);
   add_stream(t, 0, staged(RSP_DIR_OUT, 2, 16), 1, 1);
-  if (!goes_on(form)) add_stream(t, 0, whole(RSP_DIR_OUT, 2, kind, form == TINY_PLAIN), 2, 1);
+  if (!goes_on(form)) add_stream(t, 0, whole(RSP_DIR_OUT, 2, kind, !relays(form)), 2, 1);
 }
 
 static void init_program_1(struct tiny *t, enum tiny_form form) {
@@ -293,36 +293,41 @@ static void init_program_2(struct tiny *t, enum tiny_form form) {
   if (again) add_body(t, 2, 4, 0, 0);
   if (again) add_relay(t, 2, 2, kind, 2);
   add_stream(t, 2, staged(RSP_DIR_IN, 0, 0), 0, 1);
-  if (!on) add_stream(t, 2, whole(RSP_DIR_IN, 0, kind, form == TINY_PLAIN), 1, 1);
+  if (!on) add_stream(t, 2, whole(RSP_DIR_IN, 0, kind, !relays(form)), 1, 1);
   add_stream(t, 2, staged(RSP_DIR_IN, 1, 16), 2, 1);
   if (on) add_stream(t, 2, whole(RSP_DIR_IN, 1, kind, 1), 1, 1);
   if (again) add_stream(t, 2, whole(RSP_DIR_IN, 2, kind, 1), 3, 1);
   add_padding(t, 2);
 }
 
+static void init_slice(struct tiny *t, uint32_t world) {
+  struct tiny_slice *s = &t->slice[world];
+  t->slices[world] = (struct rsp_slice_tables){.world_rank = world,
+                                               .train_rank = t->ranks[world].train_rank,
+                                               .infer_rank = t->ranks[world].infer_rank,
+                                               .rounds = t->global.rounds,
+                                               .staging = 32,
+                                               .names = s->names,
+                                               .files = s->files,
+                                               .buffers = s->buffers,
+                                               .dims = s->dims,
+                                               .zeros = s->zeros,
+                                               .zloops = s->zloops,
+                                               .bodies = s->bodies,
+                                               .descs = s->descs,
+                                               .shapes = s->shapes,
+                                               .loops = s->loops,
+                                               .streams = s->streams,
+                                               .parts = s->parts};
+  s->files[0] = add(s->names, &t->slices[world].names_bytes, "train.layout");
+  s->files[1] = add(s->names, &t->slices[world].names_bytes, "infer.layout");
+  t->slices[world].file_count = 2;
+}
+
 static void init_slices(struct tiny *t, enum tiny_form form) {
   for (uint32_t r = 0; r < TINY_WORLD; r++) {
-    struct tiny_slice *s = &t->slice[r];
-    t->slices[r] = (struct rsp_slice_tables){.world_rank = r,
-                                             .train_rank = t->ranks[r].train_rank,
-                                             .infer_rank = t->ranks[r].infer_rank,
-                                             .rounds = t->global.rounds,
-                                             .staging = relays(form) && kind_of(form) == RSP_KIND_STAGED ? 64 : 32,
-                                             .names = s->names,
-                                             .files = s->files,
-                                             .buffers = s->buffers,
-                                             .dims = s->dims,
-                                             .zeros = s->zeros,
-                                             .zloops = s->zloops,
-                                             .bodies = s->bodies,
-                                             .descs = s->descs,
-                                             .shapes = s->shapes,
-                                             .loops = s->loops,
-                                             .streams = s->streams,
-                                             .parts = s->parts};
-    s->files[0] = add(s->names, &t->slices[r].names_bytes, "train.layout");
-    s->files[1] = add(s->names, &t->slices[r].names_bytes, "infer.layout");
-    t->slices[r].file_count = 2;
+    init_slice(t, r);
+    if (relays(form) && kind_of(form) == RSP_KIND_STAGED) t->slices[r].staging = 64;
   }
   init_program_0(t, form);
   init_program_1(t, form);
@@ -346,6 +351,32 @@ static void init_again(struct tiny *t) {
   set(t, RSP_SEC_HOLDS, t->holds, 5);
   t->summary.elements += 8, t->summary.deliveries += 8;
   t->summary.bytes += 16, t->summary.wanted_bytes += 16, t->summary.local_bytes += 16;
+}
+
+// Inference rank 2 holds what rank 1 does, in tables of its own; rank 3 nothing.
+static void init_wide(struct tiny *t) {
+  const struct rsp_hold holds[] = {{0, 0}, {1, 1}, {2, 1}, {0, 0}, {1, 0}, {2, 0}};
+  memcpy(t->holds + 4, holds, sizeof holds);
+  t->rankmaps[2] = (struct rsp_rankmap){4, 3};
+  t->rankmaps[3] = (struct rsp_rankmap){7, 3};
+  t->buffers[2].rankmap = 2;
+  t->buffers[3].rankmap = 3;
+  set(t, RSP_SEC_RANKMAPS, t->rankmaps, 4);
+  set(t, RSP_SEC_HOLDS, t->holds, 10);
+  struct rsp_str h1 = t->ranks[2].host;
+  t->ranks[3] = (struct rsp_rank){RSP_NO_RANK, 2, 1, 1, h1, h1};
+  t->ranks[4] = (struct rsp_rank){RSP_NO_RANK, 3, 1, 2, h1, h1};
+  set(t, RSP_SEC_RANKS, t->ranks, TINY_WIDE_WORLD);
+  t->global.world = TINY_WIDE_WORLD;
+  t->global.infer_world = 4;
+}
+
+static void init_wide_slices(struct tiny *t) {
+  init_slice(t, 3);
+  add_buffer(t, 3, 2), add_buffer(t, 3, 3);
+  add_padding(t, 3);
+  t->slices[4] = (struct rsp_slice_tables){
+      .world_rank = 4, .train_rank = RSP_NO_RANK, .infer_rank = 3, .rounds = t->global.rounds};
 }
 
 void tiny_init(struct tiny *t) {
@@ -372,11 +403,13 @@ void tiny_init_form(struct tiny *t, enum tiny_form form) {
   if (relays(form)) t->global.features = RSP_FEATURE_RELAY;
   if (goes_on(form)) t->summary.local_bytes -= 16, t->summary.nvlink_bytes += 16;
   if (relays(form) && !goes_on(form)) init_again(t);
+  if (form == TINY_WIDE) init_wide(t);
   init_slices(t, form);
+  if (form == TINY_WIDE) init_wide_slices(t);
 }
 
 bool tiny_build(const struct tiny *t, void **bytes, size_t *size) {
-  return rsp_build(&t->global, t->slices, bytes, size);
+  return rsp_build(&t->global, t->instead ? t->instead : t->slices, bytes, size);
 }
 
 bool tiny_plan(void **bytes, size_t *size) {

@@ -27,7 +27,7 @@ DIFFERENT = {
     "round": ("schedule", "1 pair of ranks exchanges the same in other rounds"),
 }
 RANK_KEYS = """rank train_rank infer_rank host gpu domain network_out network_in nvlink_out nvlink_in local messages ops
-    staging slice_bytes""".split()
+    staging slice_bytes held_bytes""".split()
 
 faults = []
 
