@@ -89,6 +89,7 @@ struct rsc_router {
   struct rsc_seats *holder_seats;    /* per group: by rank */
   struct rsc_holder_sets sets;
   struct rsc_legs legs;
+  int32_t fanout; /* see rsc_route */
   double limit; /* seconds of egress that the plan aims at */
   struct rsc_routes *out;
 };

@@ -32,15 +32,18 @@ static const struct rsc_seat *seat_of(const struct rsc_router *r, int32_t group,
   return &seats->at[lo];
 }
 
-/* The entry and everybody it passes the piece to. */
+/* The entry and everybody it passes the piece to: directly, or, with a fanout, over others that have it by then. */
 static void add_domain(struct rsc_router *r, struct rsc_leg *leg, int32_t parent, const struct rsc_demand *d,
                        const struct rsc_slice *slice, double bytes) {
-  int32_t entry = (int32_t)leg->nodes.len;
+  int32_t entry = (int32_t)leg->nodes.len, passed = 0;
   *RSC_PUSH(r->scratch, &leg->nodes) = (struct rsc_node){parent, slice->end, slice->rank};
   for (int32_t i = 0; i < d->seat_count; i++) {
     if (d->seats[i].rank == slice->rank && d->seats[i].end == slice->end) continue;
-    *RSC_PUSH(r->scratch, &leg->nodes) = (struct rsc_node){entry, d->seats[i].end, d->seats[i].rank};
-    if (d->seats[i].rank != slice->rank) r->nvlink_load[slice->rank] += bytes;
+    int32_t from = r->fanout ? entry + passed / r->fanout : entry;
+    *RSC_PUSH(r->scratch, &leg->nodes) = (struct rsc_node){from, d->seats[i].end, d->seats[i].rank};
+    int64_t sender = leg->nodes.at[from].rank;
+    if (d->seats[i].rank != sender) r->nvlink_load[sender] += bytes;
+    passed++;
   }
 }
 

@@ -221,7 +221,7 @@ static bool check_peers(struct scheduler *s, struct rsc_diag *diag) {
   }
   for (int64_t r = 0; r < s->cluster->world && s->limits->max_peers; r++)
     if (peers[r] > s->limits->max_peers) {
-      rsc_error(diag, RSC_PEERS_LIMIT, (struct rsc_span){.file = -1},
+      if (diag) rsc_error(diag, RSC_PEERS_LIMIT, (struct rsc_span){.file = -1},
                 "rank %" PRId64 " has %" PRId64 " peers, --max-peers allows %" PRId64 "; raise the limit", r, peers[r],
                 s->limits->max_peers);
       return false;
@@ -270,7 +270,7 @@ static void place_streams(struct scheduler *s, struct rsc_arena *arena, struct r
 
 const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_routes *routes,
                                       const struct rsc_flows *flows, const struct rsc_cluster *cluster,
-                                      const struct rsc_plan_limits *limits) {
+                                      const struct rsc_plan_limits *limits, bool last) {
   struct scheduler s = {.scratch = rsc_arena_new(), .routes = routes, .flows = flows, .cluster = cluster, .limits = limits};
   struct rsc_rounds *out = RSC_NEW(arena, struct rsc_rounds);
   int64_t chunk = limits->chunk ? limits->chunk : CHUNK_DEFAULT;
@@ -278,16 +278,17 @@ const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *
   struct worst w = {0, 0, 0};
   s.grains = RSC_ARRAY(s.scratch, struct grains, routes->stream_count);
   for (int64_t i = 0; i < routes->stream_count; i++) s.grains[i] = grains_of(&s, &routes->streams[i]);
-  bool ok = check_peers(&s, diag);
+  bool ok = check_peers(&s, last ? diag : NULL);
   if (ok && !search(&s, chunk, &w)) {
-    rsc_error(diag, RSC_STAGING_SMALL, (struct rsc_span){.file = -1},
+    if (last)
+      rsc_error(diag, RSC_STAGING_SMALL, (struct rsc_span){.file = -1},
               "no schedule keeps the limits: rank %" PRId64 " would need %" PRId64 " bytes of staging (--staging %" PRId64
               ") and up to %" PRId64 " operations in a round (--max-ops %" PRId64 "); raise the limits",
               w.rank, w.staging, limits->staging, w.ops, limits->max_ops);
     ok = false;
   }
   if (ok && s.rounds > INT32_MAX) {
-    rsc_error(diag, RSC_ROUNDS_LIMIT, (struct rsc_span){.file = -1},
+    if (last) rsc_error(diag, RSC_ROUNDS_LIMIT, (struct rsc_span){.file = -1},
               "%" PRId64 " rounds would be needed; raise --staging or --chunk", s.rounds);
     ok = false;
   }
