@@ -208,3 +208,44 @@ void play(struct player *players, uint32_t world) {
   free(threads);
   free(seats);
 }
+
+void players_check(const struct player *players, uint32_t world, uint64_t version, uint64_t seed) {
+  for (uint32_t r = 0; r < world; r++) {
+    const struct player *p = &players[r];
+    CHECK(p->opened == RESHARD_OK && p->prepared == RESHARD_OK && p->refitted == RESHARD_OK, "seed %llu rank %u: %s",
+          (unsigned long long)seed, r, p->fault.what);
+    CHECK(p->version == version, "seed %llu rank %u: version %llu", (unsigned long long)seed, r,
+          (unsigned long long)p->version);
+  }
+}
+
+void replay_plan(const void *bytes, size_t size, enum reshard_mode mode, uint64_t delay_seed, uint64_t seed) {
+  struct stage stage;
+  stage_open(&stage, bytes, size);
+  stage_fill(&stage, seed);
+  struct reshard_plan *plan;
+  struct reshard_host_group *group;
+  CHECK(reshard_open_memory(bytes, size, &plan, NULL) == RESHARD_OK, "open");
+  uint32_t world = stage.plan.header->world;
+  CHECK(reshard_host_group_new(world, &group) == RESHARD_OK, "group");
+  struct player *players = calloc(world, sizeof *players);
+  CHECK(players, "memory");
+  for (uint32_t pass = 0; pass < 2; pass++) {
+    if (pass > 0) stage_fill(&stage, seed + 77);
+    players_init(players, &stage, plan, group, mode);
+    for (uint32_t r = 0; r < world; r++) {
+      players[r].config.delay_seed = delay_seed;
+      players[r].config.flags = delay_seed ? RESHARD_GUARD : 0;
+      players[r].refits = 1 + pass;
+    }
+    play(players, world);
+    players_check(players, world, 1 + pass, seed);
+    const char *wrong = stage_check(&stage);
+    CHECK(!wrong, "seed %llu, %s, pass %u: %s", (unsigned long long)seed, mode == RESHARD_FUSED ? "fused" : "staged",
+          pass, wrong);
+  }
+  free(players);
+  reshard_host_group_free(group);
+  reshard_close(plan);
+  stage_close(&stage);
+}
