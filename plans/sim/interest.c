@@ -38,7 +38,11 @@ struct maker {
   uint32_t *tag_buffer, *tag_entry; /* of the geometry at hand */
   /* marks of the atom at hand */
   uint32_t stamp, *rank_holds, *rank_wants, *domain_holds, *domain_wants;
-  size_t group_capacity;
+  bool *domain_serves; /* it has inference ranks */
+  struct rspm_keys holder_keys, wanter_keys; /* lists of struct who */
+  uint32_t *holder_groups; /* or UINT32_MAX */
+  double *wanter_bytes;
+  size_t group_capacity, holder_capacity, wanter_capacity;
   uint32_t *scratch;
 };
 
@@ -161,56 +165,52 @@ static void divide(struct maker *m, const struct place *places, size_t count, ui
   rspm_items_free(&items);
 }
 
-static struct span ranks_of(const struct maker *m, const struct place *places, uint32_t tag) {
-  uint32_t map = m->plan->buffers[places[m->tag_buffer[tag]].gid].rankmap;
-  const size_t *starts = m->map_starts[map];
-  uint32_t e = m->tag_entry[tag];
-  if (e >= m->map_entries[map]) return (struct span){NULL, 0};
+/* Ranks that have an atom: those of an entry of a rankmap. */
+struct who {
+  uint32_t map, entry;
+};
+
+static struct span ranks_of(const struct maker *m, struct who w) {
+  const size_t *starts = m->map_starts[w.map];
+  if (w.entry >= m->map_entries[w.map]) return (struct span){NULL, 0};
   /* After filling, starts[e + 1] is where entry e ends, and starts[e] where it begins. */
-  return (struct span){m->map_ranks[map] + starts[e], starts[e + 1] - starts[e]};
+  return (struct span){m->map_ranks[w.map] + starts[w.entry], starts[w.entry + 1] - starts[w.entry]};
 }
 
-static uint32_t side_of(const struct maker *m, const struct place *places, uint32_t tag) {
-  return m->plan->buffers[places[m->tag_buffer[tag]].gid].side;
-}
-
-/* Ranks that can be the first to send the atom over the network: holders, and in their domains those who want it. */
-static struct rspm_group *group_of(struct maker *m) {
-  struct rspm_interest *out = m->out;
+/* The atom's holders or wanters, without those that no rank is. Returns how many. */
+static size_t list_who(struct maker *m, const struct place *places, const struct rspm_atom *atom, uint32_t side,
+                       struct who *out) {
   size_t n = 0;
-  for (uint32_t r = 0; r < m->plan->header->world; r++) {
-    bool first = m->rank_wants[r] == m->stamp && m->domain_holds[m->plan->ranks[r].domain] == m->stamp;
-    if (m->rank_holds[r] == m->stamp || first) m->scratch[n++] = r;
+  for (uint32_t i = 0; i < atom->count; i++) {
+    const struct rsp_buffer *b = &m->plan->buffers[places[m->tag_buffer[atom->tags[i]]].gid];
+    struct who w = {b->rankmap, m->tag_entry[atom->tags[i]]};
+    if (b->side == side && ranks_of(m, w).count) out[n++] = w;
   }
-  bool fresh;
-  uint32_t key = rspm_key(&out->group_keys, m->scratch, n * sizeof *m->scratch, &fresh);
-  out->groups = rspm_grow(out->groups, key, &m->group_capacity, sizeof *out->groups);
-  if (fresh) {
-    out->groups[key] = (struct rspm_group){.rank_count = n, .last_key = UINT64_MAX};
-    out->group_count++;
-  }
-  return &out->groups[key];
+  return n;
 }
 
-static void mark_holders(struct maker *m, const struct place *places, const struct rspm_atom *atom) {
-  for (uint32_t i = 0; i < atom->count; i++) {
-    if (side_of(m, places, atom->tags[i]) != RSP_TRAIN) continue;
-    struct span s = ranks_of(m, places, atom->tags[i]);
+/* Whether ranks of both sides are in a domain of theirs. */
+static bool mark_holders(struct maker *m, const struct who *who, size_t count) {
+  bool mixed = false;
+  for (size_t i = 0; i < count; i++) {
+    struct span s = ranks_of(m, who[i]);
     for (size_t k = 0; k < s.count; k++) {
+      uint32_t domain = m->plan->ranks[s.ranks[k]].domain;
       m->out->active[s.ranks[k]] = true;
       m->rank_holds[s.ranks[k]] = m->stamp;
-      m->domain_holds[m->plan->ranks[s.ranks[k]].domain] = m->stamp;
+      m->domain_holds[domain] = m->stamp;
+      mixed |= m->domain_serves[domain];
     }
   }
+  return mixed;
 }
 
-/* Who wants the atom; whether a domain takes it in from outside. */
-static bool mark_wanters(struct maker *m, const struct place *places, const struct rspm_atom *atom, double bytes) {
+/* Counts what the wanters need; whether a domain takes it in from outside. */
+static bool mark_wanters(struct maker *m, const struct who *who, size_t count, double bytes) {
   struct rspm_interest *out = m->out;
   bool outside = false;
-  for (uint32_t i = 0; i < atom->count; i++) {
-    if (side_of(m, places, atom->tags[i]) != RSP_INFER) continue;
-    struct span s = ranks_of(m, places, atom->tags[i]);
+  for (size_t i = 0; i < count; i++) {
+    struct span s = ranks_of(m, who[i]);
     for (size_t k = 0; k < s.count; k++) {
       uint32_t r = s.ranks[k], domain = m->plan->ranks[r].domain;
       out->active[r] = true;
@@ -234,33 +234,91 @@ static bool mark_wanters(struct maker *m, const struct place *places, const stru
   return outside;
 }
 
-static bool is_held(const struct maker *m, const struct place *places, const struct rspm_atom *atom) {
-  for (uint32_t i = 0; i < atom->count; i++) {
-    if (side_of(m, places, atom->tags[i]) != RSP_TRAIN) continue;
-    if (ranks_of(m, places, atom->tags[i]).count) return true;
+/* The group of ranks that can be the first to send the atom over the network: holders, and in their domains those who
+ * want it. */
+static uint32_t find_group(struct maker *m) {
+  struct rspm_interest *out = m->out;
+  size_t n = 0;
+  for (uint32_t r = 0; r < m->plan->header->world; r++) {
+    bool first = m->rank_wants[r] == m->stamp && m->domain_holds[m->plan->ranks[r].domain] == m->stamp;
+    if (m->rank_holds[r] == m->stamp || first) m->scratch[n++] = r;
   }
-  return false;
+  bool fresh;
+  uint32_t key = rspm_key(&out->group_keys, m->scratch, n * sizeof *m->scratch, &fresh);
+  out->groups = rspm_grow(out->groups, key, &m->group_capacity, sizeof *out->groups);
+  if (fresh) {
+    out->groups[key] = (struct rspm_group){.rank_count = n, .last_key = UINT64_MAX};
+    out->group_count++;
+  }
+  return key;
+}
+
+/* Holders in domains that serve nobody: their group, found once. */
+static bool is_apart(struct maker *m, const struct who *who, size_t count, uint32_t *group) {
+  bool fresh;
+  uint32_t key = rspm_key(&m->holder_keys, who, count * sizeof *who, &fresh);
+  m->holder_groups = rspm_grow(m->holder_groups, key, &m->holder_capacity, sizeof *m->holder_groups);
+  if (fresh) {
+    m->stamp++;
+    m->holder_groups[key] = mark_holders(m, who, count) ? UINT32_MAX : find_group(m);
+  }
+  *group = m->holder_groups[key];
+  return *group != UINT32_MAX;
+}
+
+/* With holders apart, what wanters need depends on them alone: added up, and counted at the end. */
+static void put_off(struct maker *m, const struct who *who, size_t count, double bytes) {
+  bool fresh;
+  uint32_t key = rspm_key(&m->wanter_keys, who, count * sizeof *who, &fresh);
+  m->wanter_bytes = rspm_grow(m->wanter_bytes, key, &m->wanter_capacity, sizeof *m->wanter_bytes);
+  if (fresh) m->wanter_bytes[key] = 0;
+  m->wanter_bytes[key] += bytes;
+}
+
+static void count_wanters(struct maker *m) {
+  for (uint32_t k = 0; k < m->wanter_keys.count; k++) {
+    size_t len;
+    const struct who *who = rspm_key_bytes(&m->wanter_keys, k, &len);
+    m->stamp++;
+    mark_wanters(m, who, len / sizeof *who, m->wanter_bytes[k]);
+  }
+}
+
+static void count_atom(struct maker *m, const struct place *places, const struct rspm_atom *atom, uint64_t tensors,
+                       uint64_t pattern) {
+  const struct rsp_tensor *t = &m->plan->tensors[places[0].tensor];
+  double each = (double)atom->elems * (double)rsp_dtype_bytes(t->dtype), bytes = each * (double)tensors;
+  struct who *who = rspm_alloc(2 * (size_t)atom->count, sizeof *who), *wanters = who + atom->count;
+  size_t holds = list_who(m, places, atom, RSP_TRAIN, who), wants = list_who(m, places, atom, RSP_INFER, wanters);
+  uint32_t group = UINT32_MAX;
+  bool outside = wants > 0;
+  if (!holds) {
+    free(who);
+    return;
+  }
+  if (is_apart(m, who, holds, &group)) {
+    if (wants) put_off(m, wanters, wants, bytes);
+  } else {
+    m->stamp++;
+    mark_holders(m, who, holds);
+    outside = mark_wanters(m, wanters, wants, bytes);
+    if (outside) group = find_group(m);
+  }
+  free(who);
+  if (!outside) return;
+  struct rspm_group *g = &m->out->groups[group];
+  g->bytes += bytes;
+  if (g->last_key != pattern) g->tensors += tensors;
+  g->last_key = pattern;
+  if (each > g->example_bytes) {
+    g->example_bytes = each;
+    g->example = places[0].tensor;
+  }
 }
 
 static void count_pattern(struct maker *m, const struct place *places, const struct rspm_atoms *atoms, uint64_t tensors,
                           uint64_t pattern) {
-  const struct rsp_tensor *t = &m->plan->tensors[places[0].tensor];
-  for (size_t i = 0; i < atoms->count; i++) {
-    const struct rspm_atom *atom = &atoms->at[i];
-    double each = (double)atom->elems * (double)rsp_dtype_bytes(t->dtype), bytes = each * (double)tensors;
-    if (!is_held(m, places, atom)) continue;
-    m->stamp++;
-    mark_holders(m, places, atom);
-    if (!mark_wanters(m, places, atom, bytes)) continue;
-    struct rspm_group *g = group_of(m);
-    g->bytes += bytes;
-    if (g->last_key != pattern) g->tensors += tensors;
-    g->last_key = pattern;
-    if (each > g->example_bytes) {
-      g->example_bytes = each;
-      g->example = places[0].tensor;
-    }
-  }
+  for (size_t i = 0; i < atoms->count; i++) count_atom(m, places, &atoms->at[i], tensors, pattern);
 }
 
 /* ---- all tensors ---- */
@@ -325,6 +383,7 @@ static void sort_patterns(struct maker *m) {
     number_tags(m, places, end_of(m, firsts[p]) - firsts[p]);
     count_pattern(m, places, &m->atoms[geometry_of[p]], tensors[p], p);
   }
+  count_wanters(m);
   free(firsts);
   free(tensors);
   free(geometry_of);
@@ -343,9 +402,11 @@ static void close_maker(struct maker *m) {
     if (m->good[g]) rspm_atoms_free(&m->atoms[g]);
   rspm_keys_free(&m->geometries);
   rspm_keys_free(&m->patterns);
+  rspm_keys_free(&m->holder_keys);
+  rspm_keys_free(&m->wanter_keys);
   void *all[] = {m->map_ranks,  m->map_starts, m->map_entries, m->slot_base,  m->slot_pieces,  m->slot_piece_count, m->places,
                  m->atoms,      m->good,       m->tag_buffer, m->tag_entry,    m->rank_holds,       m->rank_wants,
-                 m->domain_holds, m->domain_wants, m->scratch, m->world_of[0], m->world_of[1]};
+                 m->domain_holds, m->domain_wants, m->domain_serves, m->holder_groups, m->wanter_bytes, m->scratch, m->world_of[0], m->world_of[1]};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -369,6 +430,9 @@ void rspm_interest_of(const struct rsp_plan *plan, struct rspm_interest *out) {
   m.domain_holds = rspm_alloc(out->domains, sizeof(uint32_t));
   m.domain_wants = rspm_alloc(out->domains, sizeof(uint32_t));
   m.scratch = rspm_alloc(world, sizeof(uint32_t));
+  m.domain_serves = rspm_alloc(out->domains, sizeof(bool));
+  for (uint32_t r = 0; r < world; r++)
+    if (plan->ranks[r].infer_rank != RSP_NO_RANK) m.domain_serves[plan->ranks[r].domain] = true;
   sort_patterns(&m);
   for (size_t g = 0; g < out->group_count; g++) out->groups[g].ranks = rspm_key_bytes(&out->group_keys, (uint32_t)g, NULL);
   close_maker(&m);

@@ -20,6 +20,9 @@
 
 #include "plans/sim/impl.h"
 
+#define COARSE_MESSAGES 4e6 /* below, all rounds are computed anyway */
+enum { CYCLE = 64, COMPUTED = 8, SETTLED = 4 }; /* in periods: of a cycle; of it computed; not counted for the pace */
+
 #define MOST_RING_BYTES 5e8 /* with longer periods every round is computed anew */
 
 /* What the ranks do in one round: bytes and messages of the exchange by link, memory traffic beside it. */
@@ -61,6 +64,8 @@ struct sim {
   size_t *event_starts;   /* per round, one more */
   double *start, *end, *message; /* per rank: start of the phase; end; a message's time by link: [4][world] */
   double *before, *growth;       /* start one period ago; growth in the period before that */
+  bool coarse;
+  double *mark, *pace; /* coarse: start where the pace began to be taken; seconds per phase */
   rsp_sim_trace_fn trace;
   void *user;
   struct rsp_sim_result *result;
@@ -197,20 +202,37 @@ static void account(struct sim *s, uint32_t phase, uint32_t r, double from, doub
   if (s->trace) s->trace(s->user, r, from, to, bytes);
 }
 
+/* Whether a coarse simulation goes over the phase, and where it is in its cycle. */
+static bool is_skipped(const struct sim *s, uint32_t phase) {
+  uint32_t cycle = CYCLE * s->period, at = phase % cycle;
+  return s->coarse && at >= COMPUTED * s->period && phase - at + cycle < s->rounds;
+}
+
+/* Takes each rank's pace over the computed phases of a cycle. */
+static void take_pace(struct sim *s, uint32_t phase) {
+  uint32_t at = phase % (CYCLE * s->period), phases = (COMPUTED - SETTLED) * s->period;
+  if (at == SETTLED * s->period) memcpy(s->mark, s->start, s->world * sizeof(double));
+  for (uint32_t r = 0; r < s->world && at == COMPUTED * s->period; r++)
+    s->pace[r] = (s->start[r] - s->mark[r]) / phases;
+}
+
 static void run_phase(struct sim *s, uint32_t phase) {
+  bool skipped = is_skipped(s, phase);
   memcpy(s->end, s->start, s->world * sizeof(double));
-  if (phase >= 1 && phase - 1 < s->rounds) exchange(s, phase - 1);
+  if (s->coarse) take_pace(s, phase);
+  if (!skipped && phase >= 1 && phase - 1 < s->rounds) exchange(s, phase - 1);
   if (phase < s->rounds && s->irregular) compute_anew(s, phase);
   else if (phase < s->rounds) compute_load(s, phase);
   for (uint32_t r = 0; r < s->world; r++) {
     double t = s->start[r] + memory_bytes(s, phase, r) / s->cluster->rate[RSP_SIM_MEMORY][r];
     if (t > s->end[r]) s->end[r] = t;
+    if (skipped) s->end[r] = s->start[r] + s->pace[r];
     account(s, phase, r, s->start[r], s->end[r], 1);
   }
   double *t = s->start;
   s->start = s->end;
   s->end = t;
-  s->result->phases_computed++;
+  s->result->phases_computed += !skipped;
 }
 
 /* ---- stretches of equal rounds ---- */
@@ -262,7 +284,8 @@ static void run_phases(struct sim *s) {
   for (uint32_t phase = 0; phase < phases;) {
     run_phase(s, phase++);
     if (phase % s->period) continue;
-    uint32_t periods = marked != UINT32_MAX && !s->irregular ? periods_left(s, phase) : 0;
+    bool may_leap = marked != UINT32_MAX && !s->irregular && !s->coarse;
+    uint32_t periods = may_leap ? periods_left(s, phase) : 0;
     if (periods > 0 && is_steady(s)) phase = leap(s, phase, periods);
     for (uint32_t r = 0; r < s->world; r++) {
       s->growth[r] = s->start[r] - s->before[r];
@@ -274,31 +297,23 @@ static void run_phases(struct sim *s) {
 
 /* ---- set-up ---- */
 
-static int by_ends(const void *a, const void *b) {
-  const struct edge *x = a, *y = b;
-  if (x->way != y->way) return x->way < y->way ? -1 : 1;
-  if (x->src != y->src) return x->src < y->src ? -1 : 1;
-  return x->dst < y->dst ? -1 : x->dst > y->dst;
-}
-
+/* Flows come by source, so an edge is found through the last source that had its destination. */
 static void find_edges(struct sim *s) {
+  uint32_t *last = rspm_alloc(s->world, sizeof *last), *edge_to = rspm_alloc(s->world, sizeof *edge_to);
   s->edges = rspm_alloc(s->flow_count, sizeof *s->edges);
   s->edge_of = rspm_alloc(s->flow_count, sizeof *s->edge_of);
   for (size_t i = 0; i < s->flow_count; i++) {
     const struct rspm_flow *f = &s->flows[i];
-    if (f->way != RSPM_COPY) s->edges[s->edge_count++] = (struct edge){f->src, f->dst, f->way};
+    if (f->way == RSPM_COPY) continue;
+    if (last[f->dst] != f->src + 1) {
+      last[f->dst] = f->src + 1;
+      edge_to[f->dst] = (uint32_t)s->edge_count;
+      s->edges[s->edge_count++] = (struct edge){f->src, f->dst, f->way};
+    }
+    s->edge_of[i] = edge_to[f->dst];
   }
-  if (s->edge_count) qsort(s->edges, s->edge_count, sizeof *s->edges, by_ends);
-  size_t kept = 0;
-  for (size_t i = 0; i < s->edge_count; i++)
-    if (!kept || by_ends(&s->edges[kept - 1], &s->edges[i])) s->edges[kept++] = s->edges[i];
-  s->edge_count = kept;
-  for (size_t i = 0; i < s->flow_count; i++) {
-    const struct edge key = {s->flows[i].src, s->flows[i].dst, s->flows[i].way};
-    if (key.way == RSPM_COPY) continue;
-    const struct edge *e = bsearch(&key, s->edges, s->edge_count, sizeof key, by_ends);
-    s->edge_of[i] = (uint32_t)(e - s->edges);
-  }
+  free(last);
+  free(edge_to);
 }
 
 static void put_event(struct sim *s, uint64_t round, uint32_t flow, uint8_t drop, uint8_t add, bool count) {
@@ -350,6 +365,9 @@ static void open_sim(struct sim *s, const struct rspm_flows *flows) {
   s->before = rspm_alloc(s->world, sizeof(double));
   s->growth = rspm_alloc(s->world, sizeof(double));
   s->message = rspm_alloc((size_t)s->world * RSP_SIM_MEMORY, sizeof(double));
+  s->mark = rspm_alloc(s->world, sizeof(double));
+  s->pace = rspm_alloc(s->world, sizeof(double));
+  s->coarse = s->coarse && !s->irregular && (double)s->edge_count * s->rounds > COARSE_MESSAGES;
   for (int k = 0; k < RSP_SIM_LINKS; k++) {
     s->result->bytes[k] = rspm_alloc(s->world, sizeof(double));
     s->result->busy[k] = rspm_alloc(s->world, sizeof(double));
@@ -365,12 +383,13 @@ static void close_sim(struct sim *s) {
     free(s->active[k].users);
   }
   void *all[] = {s->loads, s->active, s->edges,  s->edge_of, s->event_starts, s->events,
-                 s->start, s->end,    s->before, s->growth,  s->message};
+                 s->start, s->end,    s->before, s->growth,  s->message,      s->mark,
+                 s->pace};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-void rsp_simulate(const struct rsp_plan *plan, const struct rsp_sim_cluster *cluster, rsp_sim_trace_fn trace,
-                  void *user, struct rsp_sim_result *result) {
+static void simulate(const struct rsp_plan *plan, const struct rsp_sim_cluster *cluster, rsp_sim_trace_fn trace,
+                     void *user, bool coarse, struct rsp_sim_result *result) {
   struct rspm_flows flows = {0};
   rspm_flows_of(plan, &flows);
   *result = (struct rsp_sim_result){.phases = plan->header->rounds ? (uint64_t)plan->header->rounds + 2 : 0};
@@ -379,6 +398,7 @@ void rsp_simulate(const struct rsp_plan *plan, const struct rsp_sim_cluster *clu
                   .flow_count = flows.count,
                   .world = plan->header->world,
                   .rounds = plan->header->rounds,
+                  .coarse = coarse,
                   .trace = trace,
                   .user = user,
                   .result = result};
@@ -391,6 +411,16 @@ void rsp_simulate(const struct rsp_plan *plan, const struct rsp_sim_cluster *clu
       result->busy[k][r] = result->bytes[k][r] / cluster->rate[k][r] / result->seconds;
   close_sim(&s);
   free(flows.at);
+}
+
+void rsp_simulate(const struct rsp_plan *plan, const struct rsp_sim_cluster *cluster, rsp_sim_trace_fn trace,
+                  void *user, struct rsp_sim_result *result) {
+  simulate(plan, cluster, trace, user, false, result);
+}
+
+void rsp_simulate_coarsely(const struct rsp_plan *plan, const struct rsp_sim_cluster *cluster,
+                           struct rsp_sim_result *result) {
+  simulate(plan, cluster, NULL, NULL, true, result);
 }
 
 void rsp_sim_result_free(struct rsp_sim_result *result) {

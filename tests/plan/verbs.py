@@ -193,6 +193,24 @@ def check_documented(verbs, page):
     must(keys <= known, f"{page.name} does not tell of {sorted(keys - known)}")
 
 
+def check_replicas(verbs):
+    """Many ranks that hold the same many buffers: a short file, nearly all of it shared, with short slices."""
+    tensors = "".join(f'tensor "{i}" bf16 [8, 8];\n' for i in range(8000))
+    buffers = "".join(f'on gpus {{ buffer "{i}"; }}\n' for i in range(8000))
+    for side, mesh in (("train", "x: 1"), ("infer", "x: 512")):
+        (verbs.work / f"{side}.layout").write_text(f"{tensors}mesh gpus [{mesh}];\n{buffers}")
+    plan = verbs.work / "replicas.plan"
+    layouts = [verbs.work / "train.layout", verbs.work / "infer.layout"]
+    made = subprocess.run([verbs.tool.with_name("reshardc"), *layouts, "-o", plan], capture_output=True, text=True)
+    must(made.returncode == 0, f"replicas: reshardc says {made.stderr[:400]}")
+    answer = verbs.run("show", str(plan), "--json")
+    must(answer.returncode == 0, f"replicas: show says {answer.stderr}")
+    shown = json.loads(answer.stdout or '{"ranks": [], "file_bytes": 0}')
+    held = [rank["held_bytes"] for rank in shown["ranks"]]
+    must(len(held) == 513 and sum(held) > 64 * shown["file_bytes"], f"replicas: {sum(held)} of {shown['file_bytes']} bytes")
+    must(all(8 * rank["slice_bytes"] < 8000 for rank in shown["ranks"][:1]), "replicas: slices are not short")
+
+
 def check_goldens(verbs, golden, update):
     tiny = verbs.plan("none")
     for name, args in {"show": ["show", tiny, "--rank", "1", "--ops", "--tensor", "*"],
@@ -216,6 +234,7 @@ def main(tools, maker, golden, update=None):
         check_diff(verbs)
         check_diff_relay(verbs)
         check_documented(verbs, pathlib.Path(__file__).resolve().parents[2] / "tools/SHOW.md")
+        check_replicas(verbs)
         check_goldens(verbs, golden, update == "--update")
     print("\n".join(faults) or "show and diff tell what is there")
     return 1 if faults else 0

@@ -195,7 +195,7 @@ static void many(enum reshard_mode mode) {
 }
 
 int main(int argc, char **argv) {
-  uint64_t plans = argc > 1 ? strtoull(argv[1], NULL, 10) : 120, first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+  uint64_t plans = argc > 1 ? strtoull(argv[1], NULL, 10) : 100, first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
   tiny();
   for (uint64_t seed = first; seed < first + plans; seed++) one_plan(seed);
   for (uint64_t seed = first; seed < first + 5; seed++) large(seed);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 64 };
+enum { MOST = 160, MOST_FLOWS = 2048 };
 
 struct tables {
   struct rsp_stream streams[MOST];
@@ -16,7 +16,7 @@ struct tables {
   struct rsp_shape shapes[MOST];
   struct rsp_loop loops[MOST];
   uint64_t count;
-  uint32_t index_of[MOST]; /* of a flow's incoming stream */
+  uint32_t index_of[MOST_FLOWS]; /* of a flow's incoming stream */
 };
 
 static uint64_t rounds_of(const struct flow *f) { return (f->bytes + f->quantum - 1) / f->quantum; }

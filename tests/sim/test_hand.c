@@ -165,7 +165,43 @@ static void odd_steps(void) {
   expect("odd steps", SECONDS(6, apart, flows), 11 * (2 * q / MEMORY) + 15 * (q / NIC + net) + 2 * q / MEMORY);
 }
 
+// All to all, with streams that begin and end all the time: the coarse simulation against the exact one.
+static void coarse(void) {
+  enum { WORLD = 40 };
+  uint32_t domains[WORLD];
+  struct flow *flows = calloc(WORLD * WORLD, sizeof *flows);
+  size_t count = 0;
+  if (!flows) abort();
+  for (uint32_t a = 0; a < WORLD; a++) {
+    domains[a] = a;
+    for (uint32_t b = 0; b < WORLD; b++)
+      if (a != b)
+        flows[count++] = (struct flow){.src = a,
+                                       .dst = b,
+                                       .bytes = 100000000 + 8000 * (a * 7 + b * 3),
+                                       .quantum = 40000 + 8 * (a + b),
+                                       .round0 = (a * 37 + b * 91) % 1000};
+  }
+  struct made made;
+  struct rsp_sim_cluster cluster;
+  struct rsp_sim_result exact, quick;
+  make(&made, WORLD, domains, flows, count);
+  rsp_sim_cluster_of(&made.plan, &cluster);
+  rsp_simulate(&made.plan, &cluster, NULL, NULL, &exact);
+  rsp_simulate_coarsely(&made.plan, &cluster, &quick);
+  if (fabs(exact.seconds - quick.seconds) > 0.01 * exact.seconds)
+    failures++, printf("coarse: %.6g for %.6g\n", quick.seconds, exact.seconds);
+  if (quick.phases_computed * 2 > exact.phases_computed) failures++, printf("coarse: nothing is saved\n");
+  for (uint32_t r = 0; r < WORLD; r++) expect("coarse bytes", quick.bytes[RSP_SIM_NIC_IN][r], exact.bytes[RSP_SIM_NIC_IN][r]);
+  rsp_sim_result_free(&exact);
+  rsp_sim_result_free(&quick);
+  rsp_sim_cluster_free(&cluster);
+  unmake(&made);
+  free(flows);
+}
+
 int main(void) {
+  coarse();
   one_transfer();
   two_senders();
   relay_chain();
