@@ -4,6 +4,7 @@
 In: this directory. Out: a wheel. It also tells the package where the repository is, so that a package installed from
 it finds the library that was built there.
 """
+
 import base64
 import hashlib
 import pathlib

@@ -9,7 +9,7 @@ from torch import nn
 
 
 def parameter(*shape, dtype=torch.float32, **attributes):
-    p = nn.Parameter(torch.empty(*shape, dtype=dtype), requires_grad=False)
+    p = nn.Parameter(torch.empty(shape, dtype=dtype), requires_grad=False)
     for name, value in attributes.items():
         setattr(p, name, value)
     return p
@@ -187,3 +187,67 @@ def checkpoint(s):
             out[f"{at}.experts.{e}.gate_proj.weight"] = out[f"{at}.experts.{e}.up_proj.weight"] = ("f32", (s["F"], s["H"]))
             out[f"{at}.experts.{e}.down_proj.weight"] = ("f32", (s["H"], s["F"]))
     return out
+
+
+# ---- Qwen3 MoE under vLLM's own names, in BF16
+
+
+class Dict(nn.Module):
+    """Modules and parameters by name, as `a.b.c`."""
+
+    def __init__(self, **parts):
+        super().__init__()
+        for name, part in parts.items():
+            self.add_module(name, part) if isinstance(part, nn.Module) else self.register_parameter(name, part)
+
+
+class Qwen(nn.Module):
+    def __init__(self, s, rank, world, ep):
+        super().__init__()
+        self.rank, self.world, H, D = rank, world, s["H"], s["D"]
+        heads = s["G"] * s["Q"]
+        norm = lambda size: Dict(weight=parameter(size))
+        layers = []
+        for _ in range(s["L"]):
+            qkv = QKV(self, H, heads, s["G"], D)
+            del qkv.bias
+            experts = Experts(self, s["E"], s["I"], H, ep)
+            layers.append(Dict(
+                input_layernorm=norm(H), post_attention_layernorm=norm(H),
+                self_attn=Dict(qkv_proj=qkv, o_proj=Linear(self, H, heads * D, 1), q_norm=norm(D), k_norm=norm(D)),
+                mlp=Dict(gate=Linear(self, s["E"], H, None), experts=Dict(routed_experts=experts))))
+        self.model = Dict(embed_tokens=Embedding(self, s["V"], H, 64), layers=nn.ModuleList(layers), norm=norm(H))
+        self.lm_head = Embedding(self, s["V"], H, 64)
+        for p in self.parameters():
+            p.data = p.data.bfloat16()
+
+    def load_weights(self, weights):
+        params = dict(self.named_parameters())
+        for name, loaded in weights:
+            head, experts, tail = name.partition(".experts.")
+            if experts:
+                expert, kind, _ = tail.split(".")
+                target, shard = Engine.EXPERT[kind]
+                p = params[f"{head}.experts.routed_experts.{target}"]
+                p.weight_loader(p, loaded, int(expert), shard)
+            elif name.split(".")[-2] in ("q_proj", "k_proj", "v_proj"):
+                p = params[name.replace(name.split(".")[-2], "qkv_proj")]
+                p.weight_loader(p, loaded, name.split(".")[-2][0])
+            else:
+                p = params[name]
+                getattr(p, "weight_loader", lambda p, w: p.data.copy_(w))(p, loaded)
+
+
+def qwen_checkpoint(s):
+    H, D, kv = s["H"], s["D"], s["G"]
+    out = {"model.embed_tokens.weight": (s["V"], H), "lm_head.weight": (s["V"], H), "model.norm.weight": (H,)}
+    for l in range(s["L"]):
+        at = f"model.layers.{l}"
+        out |= {f"{at}.self_attn.q_proj.weight": (kv * s["Q"] * D, H), f"{at}.self_attn.k_proj.weight": (kv * D, H),
+                f"{at}.self_attn.v_proj.weight": (kv * D, H), f"{at}.self_attn.o_proj.weight": (H, kv * s["Q"] * D),
+                f"{at}.self_attn.q_norm.weight": (D,), f"{at}.self_attn.k_norm.weight": (D,), f"{at}.mlp.gate.weight": (s["E"], H),
+                f"{at}.input_layernorm.weight": (H,), f"{at}.post_attention_layernorm.weight": (H,)}
+        for e in range(s["E"]):
+            mlp = f"{at}.mlp.experts.{e}"
+            out |= {f"{mlp}.gate_proj.weight": (s["I"], H), f"{mlp}.up_proj.weight": (s["I"], H), f"{mlp}.down_proj.weight": (H, s["I"])}
+    return {n: ("bf16", s) for n, s in out.items()}

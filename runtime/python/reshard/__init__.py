@@ -13,6 +13,7 @@
 
 The recorder of loaders is `reshard.record`; it needs torch and is imported only when asked for.
 """
+
 from . import errors, host
 from .context import Buffer, Context
 from .errors import Error, Fault, Status
@@ -21,4 +22,16 @@ from .module import Report, bind_module
 from .plan import Plan
 
 __version__ = "0.1.0"
-__all__ = ["Buffer", "Context", "Error", "Fault", "HostGroup", "Plan", "Report", "Status", "bind_module", "errors", "host"]
+__all__ = [
+    "Buffer",
+    "Context",
+    "Error",
+    "Fault",
+    "HostGroup",
+    "Plan",
+    "Report",
+    "Status",
+    "bind_module",
+    "errors",
+    "host",
+]

@@ -4,24 +4,52 @@
 In: RESHARD_LIBRARY, the build directories, the system's loader. Out: `library()`, loaded once, and the structs of
 runtime/reshard.h.
 """
+
 import ctypes
 import functools
 import os
 import pathlib
-from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    Structure,
+    byref,
+    c_char,
+    c_char_p,
+    c_double,
+    c_int,
+    c_size_t,
+    c_uint8,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 
 NAMES = ("libreshard.so.0", "libreshard.so", "libreshard.dylib")
 NO_RANK = NO_ROUND = 2**32 - 1
 
 
 class CFault(Structure):
-    _fields_ = [("status", c_int), ("rank", c_uint32), ("peer", c_uint32), ("round", c_uint32), ("line", c_uint32),
-                ("what", c_char * 512), ("buffer", c_char * 256), ("file", c_char * 256)]
+    _fields_ = [
+        ("status", c_int),
+        ("rank", c_uint32),
+        ("peer", c_uint32),
+        ("round", c_uint32),
+        ("line", c_uint32),
+        ("what", c_char * 512),
+        ("buffer", c_char * 256),
+        ("file", c_char * 256),
+    ]
 
 
 class CPlanInfo(Structure):
-    _fields_ = [("world", c_uint32), ("train_world", c_uint32), ("infer_world", c_uint32), ("rounds", c_uint32),
-                ("plan_id", c_uint8 * 16), ("staging_limit", c_uint64)]
+    _fields_ = [
+        ("world", c_uint32),
+        ("train_world", c_uint32),
+        ("infer_world", c_uint32),
+        ("rounds", c_uint32),
+        ("plan_id", c_uint8 * 16),
+        ("staging_limit", c_uint64),
+    ]
 
 
 class CInject(Structure):
@@ -33,16 +61,34 @@ ALL_GATHER = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_d
 
 class CConfig(Structure):
     # The library's own struct may be longer: _init writes all of it, hence the room at the end.
-    _fields_ = [("struct_bytes", c_size_t), ("backend", c_int), ("mode", c_int), ("group", c_void_p),
-                ("timeout_seconds", c_double), ("delay_seed", c_uint64), ("flags", c_uint32),
-                ("all_gather", ALL_GATHER), ("all_gather_user", c_void_p), ("inject", CInject),
-                ("later", c_uint8 * 1024)]
+    _fields_ = [
+        ("struct_bytes", c_size_t),
+        ("backend", c_int),
+        ("mode", c_int),
+        ("group", c_void_p),
+        ("timeout_seconds", c_double),
+        ("delay_seed", c_uint64),
+        ("flags", c_uint32),
+        ("all_gather", ALL_GATHER),
+        ("all_gather_user", c_void_p),
+        ("inject", CInject),
+        ("later", c_uint8 * 1024),
+    ]
 
 
 class CBufferInfo(Structure):
-    _fields_ = [("side", c_int), ("name", c_void_p), ("name_bytes", c_size_t), ("dtype", c_char_p), ("ndim", c_uint32),
-                ("dims", POINTER(c_uint64)), ("bytes", c_uint64), ("align", c_uint32), ("bound", c_void_p),
-                ("later", c_uint8 * 256)]
+    _fields_ = [
+        ("side", c_int),
+        ("name", c_void_p),
+        ("name_bytes", c_size_t),
+        ("dtype", c_char_p),
+        ("ndim", c_uint32),
+        ("dims", POINTER(c_uint64)),
+        ("bytes", c_uint64),
+        ("align", c_uint32),
+        ("bound", c_void_p),
+        ("later", c_uint8 * 256),
+    ]
 
 
 _FUNCTIONS = {
@@ -75,6 +121,7 @@ def repository():
     roots = [pathlib.Path(__file__).resolve().parents[3]]
     try:
         from . import _repository  # written when the package is installed
+
         roots.append(pathlib.Path(_repository.ROOT))
     except ImportError:
         pass
@@ -111,9 +158,22 @@ def library():
             function = getattr(lib, name)
             function.restype, function.argtypes = result, arguments
         return lib
-    raise OSError("libreshard is not found: build it (cmake --preset release && cmake --build build/release), install it "
-                  f"where the loader looks, or set RESHARD_LIBRARY to the file; tried: {'; '.join(failures)}")
+    raise OSError(
+        "libreshard is not found: build it (cmake --preset release && cmake --build build/release), install it "
+        f"where the loader looks, or set RESHARD_LIBRARY to the file; tried: {'; '.join(failures)}"
+    )
 
 
-__all__ = ["ALL_GATHER", "CBufferInfo", "CConfig", "CFault", "CPlanInfo", "NO_RANK", "NO_ROUND", "built", "byref",
-           "library", "repository"]
+__all__ = [
+    "ALL_GATHER",
+    "CBufferInfo",
+    "CConfig",
+    "CFault",
+    "CPlanInfo",
+    "NO_RANK",
+    "NO_ROUND",
+    "built",
+    "byref",
+    "library",
+    "repository",
+]

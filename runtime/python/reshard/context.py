@@ -4,6 +4,7 @@
 In: a plan, this process's world rank, tensors. Out: the inference tensors hold the training weights; errors are exceptions
 (reshard.errors) with the fault's fields. The rules of threads and of collective calls are those of runtime/reshard.h.
 """
+
 import ctypes
 import dataclasses
 from typing import Optional, Tuple
@@ -22,6 +23,7 @@ GUARD = 1
 @dataclasses.dataclass(frozen=True)
 class Buffer:
     """A buffer that this rank must bind."""
+
     side: str
     name: str
     dtype: str
@@ -39,6 +41,7 @@ def _choose(word, among, what):
 
 def _gather(function, world):
     """The caller's all-gather, bytes to a list of bytes, as the library calls it."""
+
     def call(_, mine, nbytes, everyone, timeout):
         try:
             parts = function(ctypes.string_at(mine, nbytes), timeout)
@@ -48,6 +51,7 @@ def _gather(function, world):
             return 0
         except BaseException:  # it cannot pass through C; the library reports that the gather failed
             return 1
+
     return ALL_GATHER(call)
 
 
@@ -58,8 +62,20 @@ class Context:
     all_gather: function of (bytes, timeout) to the list of every rank's bytes, for backends that need one.
     """
 
-    def __init__(self, plan, rank, group=None, *, backend="host", mode="fused", timeout=30.0, delay_seed=0, guard=False,
-                 all_gather=None, inject=None):
+    def __init__(
+        self,
+        plan,
+        rank,
+        group=None,
+        *,
+        backend="host",
+        mode="fused",
+        timeout=30.0,
+        delay_seed=0,
+        guard=False,
+        all_gather=None,
+        inject=None,
+    ):
         self._handle, self._lib, self.plan, self.rank, self._group = None, library(), plan, rank, group
         config = CConfig()
         self._lib.reshard_config_init(byref(config))
@@ -91,8 +107,14 @@ class Context:
             self._ok(self._lib.reshard_buffer_get(self._handle, index, byref(info)))
             name = ctypes.string_at(info.name, info.name_bytes).decode("utf-8", "surrogateescape")
             self._buffers[SIDES[info.side], name] = Buffer(
-                SIDES[info.side], name, info.dtype.decode(), tuple(info.dims[i] for i in range(info.ndim)), info.bytes,
-                info.align, info.bound)
+                SIDES[info.side],
+                name,
+                info.dtype.decode(),
+                tuple(info.dims[i] for i in range(info.ndim)),
+                info.bytes,
+                info.align,
+                info.bound,
+            )
         self._alive = {key: thing for key, thing in self._alive.items() if key in self._buffers}
 
     def _open(self):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors: what the library reports as a fault, as exceptions with the fault's fields."""
+
 import dataclasses
 import enum
 from typing import Optional
@@ -29,6 +30,7 @@ class Status(enum.IntEnum):
 @dataclasses.dataclass(frozen=True)
 class Fault:
     """What went wrong, in words and in parts; None where unknown."""
+
     status: int
     what: str
     rank: Optional[int] = None
@@ -53,20 +55,60 @@ class Error(Exception):
         return self.what + place
 
 
-class InvalidArgument(Error, ValueError): pass
-class WrongState(Error): pass
-class CannotRead(Error): pass
-class BadPlan(Error): pass
-class PlanDiffers(Error): pass
-class UnknownBuffer(Error): pass
-class WrongSize(Error, ValueError): pass
-class WrongAlignment(Error, ValueError): pass
-class Overlap(Error): pass
-class Unbound(Error): pass
-class NoMemory(Error): pass
-class Timeout(Error): pass
-class PeerFailed(Error): pass
-class Unsupported(Error): pass
+class InvalidArgument(Error, ValueError):
+    pass
+
+
+class WrongState(Error):
+    pass
+
+
+class CannotRead(Error):
+    pass
+
+
+class BadPlan(Error):
+    pass
+
+
+class PlanDiffers(Error):
+    pass
+
+
+class UnknownBuffer(Error):
+    pass
+
+
+class WrongSize(Error, ValueError):
+    pass
+
+
+class WrongAlignment(Error, ValueError):
+    pass
+
+
+class Overlap(Error):
+    pass
+
+
+class Unbound(Error):
+    pass
+
+
+class NoMemory(Error):
+    pass
+
+
+class Timeout(Error):
+    pass
+
+
+class PeerFailed(Error):
+    pass
+
+
+class Unsupported(Error):
+    pass
 
 
 class WrongTensor(Error, ValueError):
@@ -75,11 +117,21 @@ class WrongTensor(Error, ValueError):
 
 
 _CLASSES = {
-    Status.INVALID_ARGUMENT: InvalidArgument, Status.WRONG_STATE: WrongState, Status.CANNOT_READ: CannotRead,
-    Status.BAD_PLAN: BadPlan, Status.PLAN_DIFFERS: PlanDiffers, Status.UNKNOWN_BUFFER: UnknownBuffer,
-    Status.WRONG_SIZE: WrongSize, Status.WRONG_ALIGNMENT: WrongAlignment, Status.OVERLAP: Overlap,
-    Status.UNBOUND: Unbound, Status.NO_MEMORY: NoMemory, Status.TIMEOUT: Timeout, Status.PEER_FAILED: PeerFailed,
-    Status.UNSUPPORTED: Unsupported}
+    Status.INVALID_ARGUMENT: InvalidArgument,
+    Status.WRONG_STATE: WrongState,
+    Status.CANNOT_READ: CannotRead,
+    Status.BAD_PLAN: BadPlan,
+    Status.PLAN_DIFFERS: PlanDiffers,
+    Status.UNKNOWN_BUFFER: UnknownBuffer,
+    Status.WRONG_SIZE: WrongSize,
+    Status.WRONG_ALIGNMENT: WrongAlignment,
+    Status.OVERLAP: Overlap,
+    Status.UNBOUND: Unbound,
+    Status.NO_MEMORY: NoMemory,
+    Status.TIMEOUT: Timeout,
+    Status.PEER_FAILED: PeerFailed,
+    Status.UNSUPPORTED: Unsupported,
+}
 
 
 def _text(raw):
@@ -91,9 +143,16 @@ def fault_of(c: CFault):
         status = Status(c.status)
     except ValueError:
         status = c.status
-    return Fault(status=status, what=_text(c.what) or "", rank=None if c.rank == NO_RANK else c.rank,
-                 peer=None if c.peer == NO_RANK else c.peer, round=None if c.round == NO_ROUND else c.round,
-                 buffer=_text(c.buffer), file=_text(c.file), line=c.line or None)
+    return Fault(
+        status=status,
+        what=_text(c.what) or "",
+        rank=None if c.rank == NO_RANK else c.rank,
+        peer=None if c.peer == NO_RANK else c.peer,
+        round=None if c.round == NO_ROUND else c.round,
+        buffer=_text(c.buffer),
+        file=_text(c.file),
+        line=c.line or None,
+    )
 
 
 def error_of(fault):

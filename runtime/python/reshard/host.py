@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host backend: every rank is a thread of this process.
 
-    reshard.host.run(plan, fn)      # fn(context) on a thread per world rank; returns the list of what they returned
+reshard.host.run(plan, fn)      # fn(context) on a thread per world rank; returns the list of what they returned
 """
+
 import ctypes
 import threading
 
@@ -19,7 +20,9 @@ class HostGroup:
         handle = ctypes.c_void_p()
         status = self._lib.reshard_host_group_new(world, byref(handle))
         if status != Status.OK:
-            raise error_of(Fault(Status(status), f"no group of {world} ranks: {self._lib.reshard_status_text(status).decode()}"))
+            raise error_of(
+                Fault(Status(status), f"no group of {world} ranks: {self._lib.reshard_status_text(status).decode()}")
+            )
         self._handle = handle
 
     def abort(self, rank, text):
@@ -30,7 +33,9 @@ class HostGroup:
         if self._handle is None:
             return
         if self._contexts:
-            raise WrongState(Fault(Status.WRONG_STATE, f"{self._contexts} contexts of this group are open; close them first"))
+            raise WrongState(
+                Fault(Status.WRONG_STATE, f"{self._contexts} contexts of this group are open; close them first")
+            )
         self._lib.reshard_host_group_free(self._handle)
         self._handle = None
 
@@ -64,7 +69,9 @@ def run(plan, fn, **options):
             group.abort(rank, f"world rank {rank}: {error}")
 
     with HostGroup(plan.world) as group:
-        threads = [threading.Thread(target=rank_thread, args=(r, group), name=f"reshard-{r}") for r in range(plan.world)]
+        threads = [
+            threading.Thread(target=rank_thread, args=(r, group), name=f"reshard-{r}") for r in range(plan.world)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -4,6 +4,7 @@
 In: a context, a side, a torch module (its parameters and buffers) or a dict of name to tensor. Out: a report of what was
 bound, what the plan wants and the module lacks, what the module has and the plan does not know.
 """
+
 import dataclasses
 from typing import List
 
@@ -19,17 +20,28 @@ class Report:
     def check(self):
         """Raises Unbound unless every buffer of this side is bound."""
         if self.unbound:
-            raise Unbound(Fault(Status.UNBOUND, f"{len(self.unbound)} buffers have no tensor: {_some(self.unbound)}",
-                                buffer=self.unbound[0]))
+            raise Unbound(
+                Fault(
+                    Status.UNBOUND,
+                    f"{len(self.unbound)} buffers have no tensor: {_some(self.unbound)}",
+                    buffer=self.unbound[0],
+                )
+            )
         return self
 
     def __str__(self):
-        return f"{len(self.bound)} bound; {len(self.unbound)} unbound: {_some(self.unbound)}; " \
-               f"{len(self.unknown)} unknown to the plan: {_some(self.unknown)}"
+        return (
+            f"{len(self.bound)} bound; {len(self.unbound)} unbound: {_some(self.unbound)}; "
+            f"{len(self.unknown)} unknown to the plan: {_some(self.unknown)}"
+        )
 
 
 def _some(names, limit=8):
-    return "none" if not names else ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+    return (
+        "none"
+        if not names
+        else ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+    )
 
 
 def named_tensors(module):
@@ -42,8 +54,9 @@ def named_tensors(module):
 
 
 def bind_module(context, side, module, *, prefix="", rename=None):
-    """`prefix` is put before the module's names; `rename`, a dict or a function, then turns each into the plan's, None for a
-    tensor to leave out. All tensors are tried: if some do not fit, one error lists them all, and nothing else is lost."""
+    """`prefix` is put before the module's names; `rename`, a dict or a function, then turns each into the plan's, None
+    for a tensor to leave out. All tensors are tried: if some do not fit, one error lists them all, and nothing else is lost.
+    """
     wanted = {b.name: b for b in context.buffers(side)}
     bound, unknown, errors = [], [], []
     for name, tensor in named_tensors(module):

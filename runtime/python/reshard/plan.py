@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plan: opened once, read-only, shared by the contexts of this process."""
+
 import ctypes
 import os
 
@@ -8,8 +9,8 @@ from .errors import Fault, Status, WrongState, error_of, fault_of
 
 
 class Plan:
-    """Plan(path), or Plan.from_bytes(data). Attributes: world, train_world, infer_world, rounds, plan_id (32 hexadecimal
-    digits), staging_limit (bytes per rank)."""
+    """Plan(path), or Plan.from_bytes(data). Attributes: world, train_world, infer_world, rounds, plan_id (32
+    hexadecimal digits), staging_limit (bytes per rank)."""
 
     def __init__(self, path):
         self._memory = None
@@ -39,7 +40,9 @@ class Plan:
         if self._handle is None:
             return
         if self._contexts:
-            raise WrongState(Fault(Status.WRONG_STATE, f"{self._contexts} contexts of this plan are open; close them first"))
+            raise WrongState(
+                Fault(Status.WRONG_STATE, f"{self._contexts} contexts of this plan are open; close them first")
+            )
         self._lib.reshard_close(self._handle)
         self._handle = None
 

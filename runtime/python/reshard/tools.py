@@ -3,6 +3,7 @@
 
 In: RESHARD_BIN (a directory), the build directories, PATH. Out: a finished process.
 """
+
 import os
 import pathlib
 import shutil
@@ -19,8 +20,10 @@ def tool(name):
             return str(path)
     on_path = None if told else shutil.which(name)
     if on_path is None:
-        raise FileNotFoundError(f"{name} is not found{' in ' + told if told else ''}: build it, put it on PATH, or set RESHARD_BIN "
-                                "to its directory")
+        raise FileNotFoundError(
+            f"{name} is not found{' in ' + told if told else ''}: build it, put it on PATH, or set RESHARD_BIN "
+            "to its directory"
+        )
     return on_path
 
 

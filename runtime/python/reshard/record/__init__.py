@@ -10,7 +10,8 @@
 
 Recording needs torch; writing and checking do not.
 """
-from .check import check
+
+from .checking import check
 from .emit import Unwritable, layout
 from .recording import Recording, headers
 
@@ -20,6 +21,7 @@ _TORCH = ("Recorder", "Untraced", "record")
 def __getattr__(name):  # torch is imported only by who records
     if name in _TORCH:
         from . import recorder
+
         return getattr(recorder, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

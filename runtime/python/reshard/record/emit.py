@@ -7,13 +7,20 @@ all ranks where they agree or hold the parts of an even, shared or padded cut, e
 A buffer's pieces are boxes in the mixed radix of its strides and theirs. Boxes are cut apart into cat and stack, down to one
 piece each, and a piece is the tensor viewed, sliced, permuted.
 """
+
 from .nest import Contents, Piece, Tangled, digits, radix, row_major, tidy
 from .text import Loops, indent, quote
 from .tree import Node, merge, render
 
-WIDER = {"f16": ("f32", "f64"), "bf16": ("f32", "f64"), "f32": ("f64",), "f8e4m3": ("f16", "bf16", "f32", "f64"),
-         "f8e5m2": ("f16", "bf16", "f32", "f64")}
+WIDER = {
+    "f16": ("f32", "f64"),
+    "bf16": ("f32", "f64"),
+    "f32": ("f64",),
+    "f8e4m3": ("f16", "bf16", "f32", "f64"),
+    "f8e5m2": ("f16", "bf16", "f32", "f64"),
+}
 FLOATS = ("f16", "bf16", "f32")
+UNROLLED = 4096  # parts of a value that are written one by one
 
 
 class Unwritable(Exception):
@@ -27,8 +34,19 @@ def _leaf(piece_shape, src, steps, tensor):
     """The elements src + sum(i_k * steps[k]) of a tensor as a value of this shape."""
     for k, (n, t) in enumerate(zip(piece_shape, steps)):
         if t == 0 and n > 1:  # the same elements n times
-            inner = _leaf(piece_shape[:k] + (1,) + piece_shape[k + 1:], src, steps, tensor)
+            inner = _leaf(piece_shape[:k] + (1,) + piece_shape[k + 1 :], src, steps, tensor)
             return Node.cat(k, [inner] * n)
+    try:
+        return _view(piece_shape, src, steps, tensor)
+    except Tangled:  # steps that do not divide: one by one along the largest
+        k = max(range(len(steps)), key=lambda k: steps[k] * (piece_shape[k] > 1))
+        if not 1 < piece_shape[k] <= UNROLLED:
+            raise
+        one = piece_shape[:k] + (1,) + piece_shape[k + 1 :]
+        return Node.cat(k, [_leaf(one, src + i * steps[k], steps, tensor) for i in range(piece_shape[k])])
+
+
+def _view(piece_shape, src, steps, tensor):
     name, shape = tensor
     loops = [(n, t, k) for k, (n, t) in enumerate(zip(piece_shape, steps)) if n > 1]
     places = _places(shape, src, loops)
@@ -49,7 +67,7 @@ def _size(shape):
 
 
 def _places(shape, src, loops):
-    """The places in which the tensor is viewed: its strides and those of the loops, but for strides that a run crosses."""
+    """The places in which the tensor is viewed: its strides and the loops', but for strides that a run crosses."""
     wanted = {t for _, t, _ in loops} | {1}
     own = {s for n, s in zip(shape, row_major(shape)) if n > 1}
     while True:
@@ -103,16 +121,24 @@ class _Builder:
         self.name, self.dtype, self.shape, self.pieces = buffer
 
     def tree(self):
-        places = self._buffer_places()
         total = _size(self.shape)
-        if total % places[-1]:
-            raise Unwritable(f"buffer '{self.name}': pieces at strides {places} in {list(self.shape)}")
+        places = self._buffer_places()
+        while places is None or total % places[-1]:
+            self._unroll()
+            places = self._buffer_places()
         view = [b // a for a, b in zip(places, places[1:])] + [total // places[-1]]
         items = []
         for p in self.pieces:
             for sides, src in digits(p.dst, p.loops, places, p.src):
-                items.append(([s[0] for s in reversed(sides)], [s[0] + s[1] for s in reversed(sides)],
-                              [s[2] for s in reversed(sides)], src, p))
+                items.append(
+                    (
+                        [s[0] for s in reversed(sides)],
+                        [s[0] + s[1] for s in reversed(sides)],
+                        [s[2] for s in reversed(sides)],
+                        src,
+                        p,
+                    )
+                )
         view.reverse()
         return self._build([0] * len(view), view, list(range(len(view))), items).view(self.shape)
 
@@ -124,7 +150,24 @@ class _Builder:
             places = radix(candidate)
             if places is not None:
                 return places
-        raise Unwritable(f"buffer '{self.name}': pieces at strides {sorted(strides)}, which do not divide one another")
+        return None
+
+    def _unroll(self):
+        """The loops with the largest stride as pieces of their own: the others may divide one another."""
+        top = max(d for p in self.pieces for _, d, _ in p.loops)
+        out = []
+        for p in self.pieces:
+            n, d, s = p.loops[0] if p.loops else (1, 0, 0)
+            out += (
+                [Piece(p.dst + i * d, p.loops[1:], p.source, p.src + i * s, p.via) for i in range(n)]
+                if d == top
+                else [p]
+            )
+        if len(out) > UNROLLED:
+            raise Unwritable(
+                f"buffer '{self.name}' of shape {list(self.shape)}: pieces at stride {top} do not line up with others"
+            )
+        self.pieces = out
 
     @staticmethod
     def _crosses(p, stride):
@@ -152,7 +195,7 @@ class _Builder:
         parts = []
         for a, b in zip(bounds, bounds[1:]):
             inside = [self._clip(it, d, a, b) for it in items if it[0][d] < b and it[1][d] > a]
-            part_lo, part_hi = lo[:d] + [a] + lo[d + 1:], hi[:d] + [b] + hi[d + 1:]
+            part_lo, part_hi = lo[:d] + [a] + lo[d + 1 :], hi[:d] + [b] + hi[d + 1 :]
             parts.append(self._build(part_lo, part_hi, dims[1:] if first else dims, inside))
         return Node.stack(parts) if first else Node.cat(dims.index(d), parts)
 
@@ -160,7 +203,7 @@ class _Builder:
     def _clip(item, d, a, b):
         lo, hi, steps, src, p = item
         start, end = max(a, lo[d]), min(b, hi[d])
-        return lo[:d] + [start] + lo[d + 1:], hi[:d] + [end] + hi[d + 1:], steps, src + (start - lo[d]) * steps[d], p
+        return lo[:d] + [start] + lo[d + 1 :], hi[:d] + [end] + hi[d + 1 :], steps, src + (start - lo[d]) * steps[d], p
 
     def _piece(self, item, lo, hi, dims):
         _, _, steps, src, p = item
@@ -178,19 +221,32 @@ class _Builder:
 
     def _converted(self, value, p, dtype):
         """cast, neg_exp, add: if that is what was done, rounded once."""
+
         def refuse(why):
-            raise Unwritable(f"buffer '{self.name}': tensor '{p.source[1]}' {why}; the language says cast, neg_exp and add, "
-                             "rounded once")
-        kinds = [v for v in p.via if v[0] != "to"]
-        at, exact = dtype, True
-        for step in p.via:
-            if step[0] == "to":
-                if not exact:
-                    refuse(f"is rounded to {at} on its way to {step[1]}")
-                exact = step[1] == at or step[1] in WIDER.get(at, ()) or (exact and self._still_exact(dtype, step[1]))
+            raise Unwritable(
+                f"buffer '{self.name}': tensor '{p.source[1]}' {why}; the language says cast, neg_exp and add, "
+                "computed in f32, rounded once"
+            )
+
+        at, rounded, kinds = dtype, False, []
+        for step in _without_detours(dtype, p.via):
+            if step[0] == "bits":
+                refuse(f"is read as {step[1]}, without conversion")
+            elif step[0] == "to":
+                exact = (
+                    step[1] in WIDER.get(at, ()) or not kinds and (step[1] == dtype or step[1] in WIDER.get(dtype, ()))
+                )
+                if step[1] != at and not exact or rounded:
+                    rounded = True
+                    if step[1] != self.dtype or at not in FLOATS + ("f64",):
+                        refuse(f"is rounded to {step[1] if at == dtype or kinds else at} on its way to {self.dtype}")
                 at = step[1]
-            elif step[0] in ("exp", "add") and at not in FLOATS:
-                refuse(f"is computed in {at}")
+            else:
+                if rounded or at not in ("f32", self.dtype) or at not in FLOATS:
+                    refuse(f"is computed in {at}")
+                kinds.append(step)
+        if self.dtype not in FLOATS + ("f64",) and self.dtype != dtype:
+            refuse(f"is converted to {self.dtype}")
         if [k[0] for k in kinds] == ["exp", "neg"]:
             value = Node("neg_exp", value.shape, (), (value,))
         elif [k[0] for k in kinds] == ["add"]:
@@ -199,9 +255,19 @@ class _Builder:
             refuse("goes through " + ", ".join(k[0] for k in kinds))
         return value if dtype == self.dtype else Node("cast", value.shape, (), (value,))
 
-    @staticmethod
-    def _still_exact(dtype, to):
-        return dtype == to or to in WIDER.get(dtype, ())
+
+def _without_detours(dtype, via):
+    """The steps, but for bits that are read as another dtype and back."""
+    out, dtypes = [], [dtype]
+    for step in via:
+        if step[0] == "bits" and out and out[-1][0] == "bits" and step[1] == dtypes[-2]:
+            out.pop()
+            dtypes.pop()
+            continue
+        out.append(step)
+        if step[0] in ("to", "bits"):
+            dtypes.append(step[1])
+    return out
 
 
 def _decimal(value):
@@ -227,7 +293,9 @@ def _checked(recordings):
     recordings = sorted(recordings, key=lambda r: r.rank)
     world = len(recordings)
     if [r.rank for r in recordings] != list(range(world)):
-        raise Unwritable(f"recordings of the ranks {[r.rank for r in recordings]}: there must be one for each of 0 to {world - 1}")
+        raise Unwritable(
+            f"recordings of the ranks {[r.rank for r in recordings]}: there must be one for each of 0 to {world - 1}"
+        )
     for r in recordings:
         if r.world != world:
             raise Unwritable(f"the recording of rank {r.rank} is of {r.world} ranks, {world} are given")
@@ -267,21 +335,27 @@ def layout(recordings, axis="tp", title=None):
         dtypes = {d for d, _ in by_rank.values()}
         trees = [by_rank[r][1] for r in range(world)] if len(by_rank) == world and len(dtypes) == 1 else None
         one = merge(trees, axis) if trees else None
+        read = [n for _, tree in by_rank.values() for n in tree.tensors()]
+        if not read:
+            continue
+        pad_tensor = (read[0], tensors[read[0]][1])
         for rank, (dtype, tree) in ([(None, (dtypes.pop(), one))] if one else by_rank.items()):
-            sources = {tensors[n][0] for n in tree.tensors()}
-            pad_tensor = next(((n, tensors[n][1]) for n in tree.tensors() if _size(tensors[n][1])), None)
+            sources = {tensors[n][0] for n in tree.tensors() or read[:1]}
             text = _buffer(name, dtype, tree, sources != {dtype}, pad_tensor)
             (shared if one else single.setdefault(rank, [])).append((name, text))
-    lines = ["# SPDX-License-Identifier: Apache-2.0" if title is None else f"# {title}",
-             f"# Recorded from the loader of an inference engine, {world} rank{'s' if world > 1 else ''}. Tensors are those of the checkpoint."]
+    lines = [
+        "# SPDX-License-Identifier: Apache-2.0" if title is None else f"# {title}",
+        f"# Recorded from the loader of an inference engine, {world} rank{'s' if world > 1 else ''}.",
+    ]
     declared = [(n, f"tensor {quote(n)} {d} [{', '.join(map(str, s))}];") for n, (d, s) in tensors.items() if n in used]
     lines += Loops().fold(declared)
     lines += [f"mesh m [{axis}: {world}];"]
     lines += ["on m {"] + indent(Loops().fold(shared)) + ["}"] if shared else []
     lines += _per_rank(single, axis, world)
     lines += _skips(tensors, used)
-    for name, why in recordings[0].unloaded:
-        lines.append(f"# not here: {quote(name)}: {why}")
+    written = {name for name, _ in shared} | {name for rows in single.values() for name, _ in rows}
+    unloaded = {name: why for r in recordings for name, why in r.unloaded if name not in written}
+    lines += [f"# not here: {quote(name)}: {why}" for name, why in unloaded.items()]
     return "\n".join(lines) + "\n"
 
 

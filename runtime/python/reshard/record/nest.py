@@ -7,6 +7,7 @@ followed through views (join), overwritten (subtract) and found in tables of ind
 In: pieces. Out: pieces. Nests meet as boxes of digits: each address is written in a mixed radix whose places are the
 strides of both nests. Strides that do not divide one another are met element by element, up to LIMIT.
 """
+
 import dataclasses
 from typing import Tuple
 
@@ -21,9 +22,9 @@ class Tangled(Exception):
 class Piece:
     dst: int
     loops: Tuple[Tuple[int, int, int], ...]  # count, destination stride, source stride; the outermost first
-    source: Tuple                            # ("tensor", name), ("fill", value), ("const",), ("opaque", why)
+    source: Tuple  # ("tensor", name), ("fill", value), ("const",), ("opaque", why)
     src: int = 0
-    via: Tuple = ()                          # what was done to the value: ("to", dtype), ("exp",), ("neg",), ("add", c)
+    via: Tuple = ()  # what was done to the value: ("to", dtype), ("exp",), ("neg",), ("add", c)
 
     @property
     def end(self):
@@ -218,10 +219,10 @@ def _minus(box, hole):
     out, sides = [], list(sides)
     for i, ((la, na, ta), (lb, nb, _)) in enumerate(zip(sides, hole)):
         if la < lb:
-            out.append((sides[:i] + [(la, lb - la, ta)] + sides[i + 1:], value))
+            out.append((sides[:i] + [(la, lb - la, ta)] + sides[i + 1 :], value))
         if la + na > lb + nb:
             low = lb + nb
-            out.append((sides[:i] + [(low, la + na - low, ta)] + sides[i + 1:], value + (low - la) * ta))
+            out.append((sides[:i] + [(low, la + na - low, ta)] + sides[i + 1 :], value + (low - la) * ta))
         lo, hi = max(la, lb), min(la + na, lb + nb)
         sides[i], value = (lo, hi - lo, ta), value + (lo - la) * ta
     return out

@@ -3,6 +3,7 @@
 
 In: a Recorder's result, or a JSON file. Out: a JSON file. Also the headers of a checkpoint.
 """
+
 import dataclasses
 import json
 import math
@@ -12,8 +13,23 @@ from typing import Dict, List, Tuple
 
 from .nest import Piece
 
-_SAFETENSORS = {"BOOL": "bool", "U8": "u8", "I8": "i8", "I16": "i16", "U16": "u16", "I32": "i32", "U32": "u32", "I64": "i64",
-                "U64": "u64", "F16": "f16", "BF16": "bf16", "F32": "f32", "F64": "f64", "F8_E4M3": "f8e4m3", "F8_E5M2": "f8e5m2"}
+_SAFETENSORS = {
+    "BOOL": "bool",
+    "U8": "u8",
+    "I8": "i8",
+    "I16": "i16",
+    "U16": "u16",
+    "I32": "i32",
+    "U32": "u32",
+    "I64": "i64",
+    "U64": "u64",
+    "F16": "f16",
+    "BF16": "bf16",
+    "F32": "f32",
+    "F64": "f64",
+    "F8_E4M3": "f8e4m3",
+    "F8_E5M2": "f8e5m2",
+}
 
 
 def _plain(value):
@@ -25,16 +41,20 @@ def _plain(value):
 class Recording:
     rank: int
     world: int
-    tensors: Dict[str, Tuple[str, Tuple[int, ...]]]               # of the checkpoint: dtype, shape
+    tensors: Dict[str, Tuple[str, Tuple[int, ...]]]  # of the checkpoint: dtype, shape
     buffers: List[Tuple[str, str, Tuple[int, ...], List[Piece]]]  # name, dtype, shape of its memory, what it holds
-    unloaded: List[Tuple[str, str]]                               # name, why it is in no layout
+    unloaded: List[Tuple[str, str]]  # name, why it is in no layout
 
     def save(self, path):
         names = {name: i for i, name in enumerate(self.tensors)}
-        text = {"reshard-recording": 1, "rank": self.rank, "world": self.world,
-                "tensors": [[n, d, list(s)] for n, (d, s) in self.tensors.items()],
-                "buffers": [[n, d, list(s), [_save_piece(p, names) for p in pieces]] for n, d, s, pieces in self.buffers],
-                "unloaded": [list(u) for u in self.unloaded]}
+        text = {
+            "reshard-recording": 1,
+            "rank": self.rank,
+            "world": self.world,
+            "tensors": [[n, d, list(s)] for n, (d, s) in self.tensors.items()],
+            "buffers": [[n, d, list(s), [_save_piece(p, names) for p in pieces]] for n, d, s, pieces in self.buffers],
+            "unloaded": [list(u) for u in self.unloaded],
+        }
         pathlib.Path(path).write_text(json.dumps(text, separators=(",", ":")) + "\n")
 
     @classmethod
@@ -45,8 +65,13 @@ class Recording:
                 raise ValueError(f"version {text['reshard-recording']}; this package reads version 1")
             names = [t[0] for t in text["tensors"]]
             buffers = [(n, d, tuple(s), [_load_piece(p, names) for p in pieces]) for n, d, s, pieces in text["buffers"]]
-            return cls(text["rank"], text["world"], {n: (d, tuple(s)) for n, d, s in text["tensors"]}, buffers,
-                       [tuple(u) for u in text["unloaded"]])
+            return cls(
+                text["rank"],
+                text["world"],
+                {n: (d, tuple(s)) for n, d, s in text["tensors"]},
+                buffers,
+                [tuple(u) for u in text["unloaded"]],
+            )
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise ValueError(f"{path} is not a recording: {error}") from error
 

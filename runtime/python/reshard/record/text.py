@@ -3,6 +3,7 @@
 
 In: statements, or expressions, of the layout language. Out: the same meaning, shorter.
 """
+
 import re
 
 _NUMBER = re.compile(r"\d+")
@@ -22,10 +23,10 @@ def indent(lines):
 
 
 def _scan(text):
-    """The text between numbers, and of each number its value and where it stands: code, string, or braces in a string."""
+    """The text between numbers, and of each number its value and where it stands: code, string, braces in a string."""
     gaps, numbers, last, state, i = [], [], 0, "code", 0
     while i < len(text):
-        c, two = text[i], text[i:i + 2]
+        c, two = text[i], text[i : i + 2]
         if state == "code" and c == '"':
             state = "string"
         elif state == "code" and c == "#":  # our own comments hold no numbers that vary
@@ -45,7 +46,11 @@ def _scan(text):
             word = match.group()
             name = state != "string" and i and (text[i - 1].isalnum() or text[i - 1] == "_")
             # A word's digits, digits with a zero in front, and decimals stay as they are.
-            if not name and not (len(word) > 1 and word[0] == "0") and not re.match(r"\.\d", text[match.end():] if state == "code" else ""):
+            if (
+                not name
+                and not (len(word) > 1 and word[0] == "0")
+                and not re.match(r"\.\d", text[match.end() :] if state == "code" else "")
+            ):
                 gaps.append(text[last:i])
                 numbers.append((int(word), state))
                 last = match.end()
@@ -70,7 +75,7 @@ class Loops:
         for column in columns:
             values = [v for v, _ in column]
             step = values[1] - values[0] if len(values) > 1 else 0
-            if any(b - a != step for a, b in zip(values, values[1:])):
+            if any(b - a != step for a, b in zip(values, values[1:])) or (step < 0 and column[0][1] == "string"):
                 return None
             lines.append((values[0], step))
         low = next((a for (a, b), c in zip(lines, columns) if b == 1 and c[0][1] == "string"), 0)
@@ -96,8 +101,8 @@ class Loops:
         return f"({text})" if near and text != var else text
 
     def fold(self, statements, depth=0):
-        """`statements`: (name, text) in order. Those whose names differ by a number, and whose texts go up with it, become a
-        loop; within one number the same, for the next number of the name."""
+        """`statements`: (name, text) in order. Those whose names differ by a number, and whose texts go up with it,
+        become a loop; within one number the same, for the next number of the name."""
         out, i = [], 0
         while i < len(statements):
             prefix = self._prefix(statements[i][0], depth)
@@ -115,7 +120,7 @@ class Loops:
     @staticmethod
     def _prefix(name, depth):
         numbers = [m for m in re.finditer(r"(?<![A-Za-z0-9_])\d+(?![A-Za-z0-9_])", name)]
-        return name[:numbers[depth].start()] if len(numbers) > depth else None
+        return name[: numbers[depth].start()] if len(numbers) > depth else None
 
     def _group(self, statements, depth):
         """Statements with the same text before the number at this depth."""
@@ -138,8 +143,11 @@ class Loops:
                 continue
             var, low, high, body = best
             lines = body.split("\n")
-            out += [f"for {var} in {low}..{high} {{ {lines[0]} }}"] if len(lines) == 1 else \
-                [f"for {var} in {low}..{high} {{"] + indent(lines) + ["}"]
+            out += (
+                [f"for {var} in {low}..{high} {{ {lines[0]} }}"]
+                if len(lines) == 1
+                else [f"for {var} in {low}..{high} {{"] + indent(lines) + ["}"]
+            )
             i += size
         return out
 

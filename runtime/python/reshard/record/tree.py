@@ -3,6 +3,7 @@
 
 In: calls that name numpy's operations. Out: expressions of the language.
 """
+
 import dataclasses
 from typing import Tuple
 
@@ -12,6 +13,7 @@ from .text import Loops, quote
 @dataclasses.dataclass(frozen=True)
 class Node:
     """kind: tensor, view, slice, permute, cat, stack, gap, zeros, pad, cut, cast, neg_exp, add."""
+
     kind: str
     shape: Tuple[int, ...]
     args: Tuple = ()
@@ -45,12 +47,12 @@ class Node:
         if len(out) == 1:
             return out[0]
         shape = out[0].shape
-        return Node("cat", shape[:k] + (sum(o.shape[k] for o in out),) + shape[k + 1:], (k,), tuple(out))
+        return Node("cat", shape[:k] + (sum(o.shape[k] for o in out),) + shape[k + 1 :], (k,), tuple(out))
 
     def pad(self, k, total):
         if self.kind == "pad" and self.args[0] == k:
             return self.kids[0].pad(k, total)
-        return Node("pad", self.shape[:k] + (total,) + self.shape[k + 1:], (k,), (self,))
+        return Node("pad", self.shape[:k] + (total,) + self.shape[k + 1 :], (k,), (self,))
 
     def view(self, shape):
         shape = tuple(shape)
@@ -65,7 +67,7 @@ class Node:
     def slice(self, k, lo, hi):
         if (lo, hi) == (0, self.shape[k]):
             return self
-        return Node("slice", self.shape[:k] + (hi - lo,) + self.shape[k + 1:], (k, lo, hi), (self,))
+        return Node("slice", self.shape[:k] + (hi - lo,) + self.shape[k + 1 :], (k, lo, hi), (self,))
 
     def permute(self, perm):
         perm = tuple(perm)
@@ -97,7 +99,9 @@ def merge(nodes, axis):
     cut = _even(nodes, axis) or _padded(nodes, axis)
     if cut:
         return cut
-    if any((n.kind, n.args, n.shape, len(n.kids)) != (first.kind, first.args, first.shape, len(first.kids)) for n in nodes):
+    if any(
+        (n.kind, n.args, n.shape, len(n.kids)) != (first.kind, first.args, first.shape, len(first.kids)) for n in nodes
+    ):
         return None
     if not first.kids:
         return None
@@ -125,15 +129,18 @@ def _part(node):
 
 def _even(nodes, axis):
     parts = [_part(n) for n in nodes]
-    if None in parts or any(p[0] != parts[0][0] or p[1] != parts[0][1] for p in parts) or any(n.kind != "slice" for n in nodes):
+    if (
+        None in parts
+        or any(p[0] != parts[0][0] or p[1] != parts[0][1] for p in parts)
+        or any(n.kind != "slice" for n in nodes)
+    ):
         return None
-    whole, k, _, size, _ = parts[0]
-    world, full = len(nodes), whole.shape[k]
-    if whole.cuts() or any(p[3] != size for p in parts) or not size or full % size or world % (full // size):
+    whole, k, base, size, _ = parts[0]
+    world = len(nodes)
+    share = next((r for r, p in enumerate(parts) if p[2] != base), world)
+    if whole.cuts() or world % share or any(p[2:4] != (base + r // share * size, size) for r, p in enumerate(parts)):
         return None
-    share = world // (full // size)
-    if any(p[2] != r // share * size for r, p in enumerate(parts)):
-        return None
+    whole = whole.slice(k, base, base + world // share * size)  # all of it, as a rule
     return Node("cut", nodes[0].shape, (k, axis, f"share({share})" if share > 1 else "", None), (whole,))
 
 
@@ -145,6 +152,8 @@ def _padded(nodes, axis):
         return None
     whole, k = known[0][0], known[0][1]
     size, full = nodes[0].shape[k], whole.shape[k]
+    if size * len(nodes) <= full:
+        return None
     for r, p in enumerate(parts):
         real = max(0, min(size, full - r * size))
         if p == "zeros":
@@ -162,11 +171,6 @@ def _dims(count, at, text):
     return ", ".join(text if i == at else "_" for i in range(count))
 
 
-def _shape(node, child):
-    return ", ".join("_" if len(node.shape) == len(child.shape) and a == b else str(a)
-                     for a, b in zip(node.shape, child.shape if len(node.shape) == len(child.shape) else node.shape))
-
-
 def render(node, pad_tensor):
     kids = [render(k, pad_tensor) for k in node.kids] if node.kind not in ("cat", "stack") else []
     if node.kind == "tensor":
@@ -174,7 +178,8 @@ def render(node, pad_tensor):
     if node.kind == "view":
         child = node.kids[0]
         same = len(node.shape) == len(child.shape)
-        return f"{kids[0]}[{', '.join('_' if same and a == b else str(a) for a, b in zip(node.shape, child.shape if same else node.shape))}]"
+        sizes = zip(node.shape, child.shape if same else node.shape)
+        return f"{kids[0]}[{', '.join('_' if same and a == b else str(a) for a, b in sizes)}]"
     if node.kind == "slice":
         return f"slice({kids[0]}, {node.args[0]}, {node.args[1]}, {node.args[2]})"
     if node.kind == "permute":
@@ -204,7 +209,8 @@ def _zeros(node, pad_tensor):
         total *= n
     for n in node.shape:
         size *= n
-    return f"slice({quote(name)}[{total}][pad(_, {total + size})], 0, {total}, {total + size})[{', '.join(map(str, node.shape))}]"
+    padded = f"{quote(name)}[{total}][pad(_, {total + size})]"
+    return f"slice({padded}, 0, {total}, {total + size})[{', '.join(map(str, node.shape))}]"
 
 
 def _many(node, pad_tensor):
