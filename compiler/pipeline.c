@@ -18,7 +18,7 @@
 #include "compiler/pass/schedule.h"
 #include "compiler/pass/topology.h"
 
-enum { DIRECT_MIN = 64 << 10 }; /* bytes: shorter runs are packed, so that a round's messages stay few */
+enum { DIRECT_MIN = 1 << 20 }; /* bytes: shorter runs are packed, so that a round has few messages */
 
 struct compile {
   struct rsc_arena *arena;
@@ -139,14 +139,19 @@ static bool compile(struct compile *c) {
   if (ok && dumps(c, "cluster")) rsc_cluster_print(&cluster, o->dump_file);
   if (!passed(c, "topology", ok)) return c->stopped;
 
-  const struct rsc_routes *routes = rsc_route(c->arena, pairs, flows, &cluster);
   int64_t *ingest = RSC_ARRAY(c->arena, int64_t, cluster.domain_count);
   int64_t minimum = rsc_network_minimum(pairs, &cluster, ingest, &intersections);
+  struct rsc_plan_limits limits = {(int64_t)o->staging, (int64_t)o->chunk, o->max_ops, o->max_peers};
+  const struct rsc_rounds *rounds = NULL;
+  const struct rsc_routes *routes = rsc_route(c->arena, pairs, flows, &cluster, 0);
   if (dumps(c, "routes")) rsc_routes_print(routes, o->dump_file);
   if (!passed(c, "route", true)) return c->stopped;
 
-  struct rsc_plan_limits limits = {(int64_t)o->staging, (int64_t)o->chunk, o->max_ops, o->max_peers};
-  const struct rsc_rounds *rounds = rsc_schedule(c->arena, c->diag, routes, flows, &cluster, &limits);
+  /* Where a round would have too many messages, ranks of a domain pass pieces on over one another. */
+  static const int32_t fanouts[] = {16, 4, 1};
+  enum { TRIES = sizeof fanouts / sizeof *fanouts };
+  for (int i = 0; !(rounds = rsc_schedule(c->arena, c->diag, routes, flows, &cluster, &limits, i == TRIES)) && i < TRIES; i++)
+    routes = rsc_route(c->arena, pairs, flows, &cluster, fanouts[i]);
   if (rounds && dumps(c, "rounds")) rsc_rounds_print(routes, rounds, o->dump_file);
   if (!passed(c, "schedule", rounds)) return c->stopped;
 
@@ -155,6 +160,7 @@ static bool compile(struct compile *c) {
   if (!passed(c, "lower", true)) return c->stopped;
 
   rsc_emit(&decided, slices, &c->result->plan, &c->result->plan_bytes);
+  rsc_measure(&cluster, c->result->plan, c->result->plan_bytes, &c->result->figures);
   state_coverage(c->result, flows, routes, minimum);
   stats->tensors = (uint64_t)pairs->tensor_count;
   stats->intersections = (uint64_t)(intersections + flows->intersections);

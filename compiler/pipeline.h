@@ -61,10 +61,18 @@ struct rsc_stats {
   uint64_t arena_bytes;
 };
 
+/* How long the plan would take. */
+struct rsc_figures {
+  double bound_seconds, simulated_seconds;
+  char bound_term[16];   /* "ingest" */
+  char bound_words[512]; /* who must move how much through what */
+};
+
 struct rsc_result {
   void *plan; /* malloc'd, or NULL when stopped early or rejected */
   size_t plan_bytes;
   struct rsc_stats stats;
+  struct rsc_figures figures;
   char coverage[512]; /* the last line of a successful compile, without newline */
 };
 

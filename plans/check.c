@@ -4,6 +4,7 @@
 #include "plans/check.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 void rsp_report(const struct rsp_check *check, enum rsp_rule rule, const void *at, const char *format, ...) {
@@ -121,6 +122,10 @@ bool rsp_check_dirent(const struct rsp_check *check, const struct rsp_header *he
   if (at->off % RSP_PAGE || at->off < last->off + last->bytes || !rsp_inside(at->off, at->bytes, header->file_bytes) ||
       at->bytes < sizeof(struct rsp_slice))
     return rsp_broken(check, RSP_RULE_SLICE_PLACE, at, "rank %u", world_rank);
+  bool none = !at->held_bytes && !at->held_off; // it holds nothing
+  if (!none && (!at->held_bytes || at->held_off % 8 || at->held_off < last->off + last->bytes ||
+                !rsp_inside(at->held_off, at->held_bytes, at->off)))
+    return rsp_broken(check, RSP_RULE_HELD_PLACE, at, "rank %u", world_rank);
   return true;
 }
 
@@ -146,15 +151,53 @@ static bool check_sections(const struct rsp_check *check, const struct rsp_heade
   return true;
 }
 
+// The block of an entry: one that is known, with the same digest, or the next one, from *at on.
+static bool check_block(const struct rsp_check *check, struct rsp_blocks *blocks, const struct rsp_dirent *entry,
+                        uint32_t rank, uint64_t *at) {
+  const struct rsp_dirent *known = rsp_block_of(blocks, entry);
+  uint8_t digest[16];
+  if (!entry->held_bytes) {
+    rsp_digest(check->bytes, 0, digest);
+    return memcmp(digest, entry->held_digest, sizeof digest) == 0 ||
+           rsp_broken(check, RSP_RULE_HELD_DIGEST, entry->held_digest, "rank %u", rank);
+  }
+  if (known)
+    return memcmp(known->held_digest, entry->held_digest, sizeof digest) == 0 ||
+           rsp_broken(check, RSP_RULE_HELD_DIGEST, entry->held_digest, "rank %u", rank);
+  if (entry->held_off != rsp_align_up(*at, 8)) return rsp_broken(check, RSP_RULE_HELD_PLACE, entry, "rank %u", rank);
+  if (!check_zero(check, *at, entry->held_off)) return false;
+  rsp_digest(check->bytes + entry->held_off, entry->held_bytes, digest);
+  if (memcmp(digest, entry->held_digest, sizeof digest) != 0)
+    return rsp_broken(check, RSP_RULE_HELD_DIGEST, entry->held_digest, "rank %u", rank);
+  blocks->at[blocks->count++] = entry; // after all others, none of which is empty
+  *at = entry->held_off + entry->held_bytes;
+  return true;
+}
+
+// A block is read for each rank that has it: what that costs in all is bounded by the file's size.
+static bool check_holdings(const struct rsp_check *check, const struct rsp_header *h,
+                           const struct rsp_dirent *directory, uint64_t *at) {
+  struct rsp_blocks blocks = {calloc((size_t)h->world, sizeof *blocks.at), 0};
+  bool good = blocks.at || rsp_no_memory(check);
+  uint64_t read = 0;
+  for (uint32_t r = 0; r < h->world && good; r++) {
+    good = rsp_check_dirent(check, h, &directory[r], r) && check_block(check, &blocks, &directory[r], r, at);
+    read += good ? directory[r].held_bytes : 0;
+    if (good && read > h->file_bytes * RSP_MAX_SHARING)
+      good = rsp_broken(check, RSP_RULE_HELD_WORK, &directory[r], "rank %u", r);
+  }
+  free(blocks.at);
+  return good;
+}
+
 bool rsp_check_cover(const struct rsp_check *check, uint64_t file_bytes) {
   const struct rsp_header *h = (const void *)check->bytes;
   const struct rsp_dirent *directory = (const void *)(check->bytes + h->sections[RSP_SEC_DIRECTORY].off);
   uint64_t at;
   uint8_t digest[16];
-  if (!check_sections(check, h, &at)) return false;
+  if (!check_sections(check, h, &at) || !check_holdings(check, h, directory, &at)) return false;
   for (uint32_t r = 0; r < h->world; r++) {
     const struct rsp_dirent *entry = &directory[r];
-    if (!rsp_check_dirent(check, h, entry, r)) return false;
     if (entry->off != rsp_align_up(at, RSP_PAGE)) return rsp_broken(check, RSP_RULE_SLICE_PLACE, entry, "rank %u", r);
     if (!check_zero(check, at, entry->off)) return false;
     rsp_digest(check->bytes + entry->off, entry->bytes, digest);

@@ -20,6 +20,9 @@ extern "C" {
 
 #define RSP_MAX_NEST 64u /* a deeper nest of loops that all turn would pass 2^63 elements */
 #define RSP_MAX_NDIM 8u
+/* Holdings blocks, each counted for every rank that has it, are at most so many times as long as the file. A slice
+ * fills a page, so this refuses no plan whose ranks hold less than 4 MiB of rows each, however many share a block. */
+#define RSP_MAX_SHARING 1024u
 
 /* Where bytes being checked begin, in memory and in the file. */
 struct rsp_check {
@@ -51,26 +54,28 @@ bool rsp_check_str(const struct rsp_check *check, const struct rsp_plan *plan, c
 bool rsp_check_spec(const struct rsp_check *check, const struct rsp_plan *plan);    /* strings .. ranks */
 bool rsp_check_buffers(const struct rsp_check *check, const struct rsp_plan *plan); /* classes .. summary */
 
-/* A slice by itself. `check` is that of the slice's bytes, of which there are `bytes`. *relays is set if a descriptor
- * reads a stream. */
-bool rsp_check_slice(const struct rsp_check *check, const struct rsp_header *header, const struct rsp_dirent *entry,
-                     uint32_t world_rank, uint64_t bytes, bool *relays);
+/* A slice and its holdings block by themselves, of the sizes in `entry`. *relays is set if a stream is a relay. */
+bool rsp_check_slice(const struct rsp_check *check, const struct rsp_check *held, const struct rsp_header *header,
+                     const struct rsp_dirent *entry, uint32_t world_rank, bool *relays);
 
 /* What a body may be used for; a body that may do nothing is refused. */
 enum { RSP_BODY_SRC = 1, RSP_BODY_DST = 2, RSP_BODY_DIRECT = 4 };
 
-/* The work of one slice: `budget` steps are left for what is not plainly linear. `flags` has one byte per body. */
+/* The work of one slice: `budget` steps are left for what is not plainly linear in slice and holdings block. `flags`
+ * has one byte per body. */
 struct rsp_work {
   const struct rsp_check *check;
   const struct rsp_header *header;
   const struct rsp_program *program;
   uint64_t budget;
   unsigned char *flags;
+  uint64_t shapes; /* used so far */
   bool relays;
 };
 bool rsp_check_bodies(struct rsp_work *work);
+/* `bytes` are those of the slice and of its holdings block: what its work is measured by. */
 bool rsp_check_streams(const struct rsp_check *check, const struct rsp_header *header,
-                       const struct rsp_program *program, bool *relays);
+                       const struct rsp_program *program, uint64_t bytes, bool *relays);
 /* Every slice against the global sections. */
 bool rsp_check_slices(const struct rsp_check *check, const struct rsp_plan *plan);
 
@@ -83,8 +88,8 @@ bool rsp_conversion_legal(uint32_t from, uint32_t to, uint32_t op);
 static inline bool rsp_inside(uint64_t first, uint64_t count, uint64_t rows) {
   return first <= rows && count <= rows - first;
 }
-/* Pointers into a slice whose tables are known to lie inside it. */
-void rsp_program_at(const void *slice, struct rsp_program *program);
+/* Pointers into a slice and its holdings block, whose tables are known to lie inside them. */
+void rsp_program_at(const void *slice, const void *held, struct rsp_program *program);
 
 #ifdef __cplusplus
 }

@@ -24,17 +24,19 @@ static bool stretch(int64_t *lo, int64_t *hi, uint64_t count, int64_t step) {
   return far < 0 ? __builtin_add_overflow(*lo, far, lo) : __builtin_add_overflow(*hi, far, hi);
 }
 
-static bool measure(const struct rsp_work *w, const struct rsp_desc *d, uint64_t width, struct reach *r) {
+static bool measure(const struct rsp_work *w, const struct rsp_desc *d, const struct rsp_shape *sh, uint64_t width,
+                    struct reach *r) {
   const struct rsp_check *check = w->check;
   int64_t off_lo = 0, off_hi = 0, ref_lo = 0, ref_hi = 0; // over all loops: no sum of the walk can overflow
-  r->elems = d->run;
+  r->elems = sh->run;
   r->buffers = 1;
   r->lo = r->hi = 0;
   r->turning = 0;
-  if (!d->run || d->loop_count > RSP_MAX_NEST || !rsp_inside(d->loops, d->loop_count, w->program->slice->loops.count))
-    return rsp_broken(check, RSP_RULE_DESC_LOOPS, d, NULL);
-  for (uint32_t i = 0; i < d->loop_count; i++) {
-    const struct rsp_loop *loop = &w->program->loops[d->loops + i];
+  if (!sh->run || sh->loop_count > RSP_MAX_NEST ||
+      !rsp_inside(sh->loops, sh->loop_count, w->program->slice->loops.count))
+    return rsp_broken(check, RSP_RULE_DESC_LOOPS, sh, NULL);
+  for (uint32_t i = 0; i < sh->loop_count; i++) {
+    const struct rsp_loop *loop = &w->program->loops[sh->loops + i];
     if (!loop->count) return rsp_broken(check, RSP_RULE_DESC_LOOPS, loop, NULL);
     if (__builtin_mul_overflow(r->elems, loop->count, &r->elems) || r->elems > INT64_MAX)
       return rsp_broken(check, RSP_RULE_BODY_ELEMS, d, "more than 2^63 elements");
@@ -82,8 +84,8 @@ static bool advance(struct reach *r, int64_t *gid, int64_t *off) {
   return false;
 }
 
-static bool check_buffers(struct rsp_work *w, const struct rsp_desc *d, uint64_t width, struct reach *r,
-                          uint32_t *side) {
+static bool check_buffers(struct rsp_work *w, const struct rsp_desc *d, const struct rsp_shape *sh, uint64_t width,
+                          struct reach *r, uint32_t *side) {
   const struct rsp_check *check = w->check;
   if (r->buffers > w->budget) return rsp_broken(check, RSP_RULE_DESC_WORK, d, NULL);
   w->budget -= r->buffers;
@@ -94,46 +96,45 @@ static bool check_buffers(struct rsp_work *w, const struct rsp_desc *d, uint64_t
     if (!b || (!first && b->side != *side)) return rsp_broken(check, RSP_RULE_DESC_REF, d, "gid %lld", (long long)gid);
     *side = b->side;
     first = false;
-    if (b->dtype != d->buf_dtype) return rsp_broken(check, RSP_RULE_DESC_DTYPE, d, "gid %lld", (long long)gid);
-    if (!inside(r, off, d->run, width, b->bytes))
+    if (b->dtype != sh->buf_dtype) return rsp_broken(check, RSP_RULE_DESC_DTYPE, d, "gid %lld", (long long)gid);
+    if (!inside(r, off, sh->run, width, b->bytes))
       return rsp_broken(check, RSP_RULE_DESC_EXTENT, d, "gid %lld", (long long)gid);
   } while (advance(r, &gid, &off));
   return true;
 }
 
-static bool check_stream_space(struct rsp_work *w, const struct rsp_desc *d, uint64_t width, const struct reach *r) {
-  const struct rsp_check *check = w->check;
-  w->relays = true;
-  if (!(w->header->features & RSP_FEATURE_RELAY)) return rsp_broken(check, RSP_RULE_DESC_SPACE, d, "relay not set");
-  if (d->ref >= w->program->slice->streams.count || d->op != RSP_OP_COPY || d->buf_dtype != d->wire_dtype || r->turning)
-    return rsp_broken(check, RSP_RULE_DESC_STREAM, d, NULL);
-  const struct rsp_stream *s = &w->program->streams[d->ref];
-  if (s->dir != RSP_DIR_IN || s->kind != RSP_KIND_STAGED) return rsp_broken(check, RSP_RULE_DESC_STREAM, d, NULL);
-  return inside(r, (int64_t)d->off, d->run, width, s->bytes) || rsp_broken(check, RSP_RULE_DESC_EXTENT, d, NULL);
+// The shape that a descriptor names. Shapes are numbered by first use, so that none is left unread.
+static const struct rsp_shape *shape_of(struct rsp_work *w, const struct rsp_desc *d) {
+  if (d->shape > w->shapes || d->shape >= w->program->slice->shapes.count) {
+    rsp_report(w->check, RSP_RULE_DESC_SHAPE, d, "shape %u", d->shape);
+    return NULL;
+  }
+  if (d->shape == w->shapes) w->shapes++;
+  return &w->program->shapes[d->shape];
 }
 
 static bool check_desc(struct rsp_work *w, const struct rsp_body *body, const struct rsp_desc *d, unsigned char *flags,
                        uint64_t *elems) {
   const struct rsp_check *check = w->check;
-  uint64_t width = rsp_dtype_bytes(d->buf_dtype), wire = rsp_dtype_bytes(d->wire_dtype);
+  const struct rsp_shape *sh = shape_of(w, d);
+  if (!sh) return false;
+  uint64_t width = rsp_dtype_bytes(sh->buf_dtype), wire = rsp_dtype_bytes(sh->wire_dtype);
   uint32_t constant, side = RSP_TRAIN;
   struct reach r;
-  memcpy(&constant, &d->constant, sizeof constant);
-  if (d->space > RSP_SPACE_STREAM) return rsp_broken(check, RSP_RULE_DESC_SPACE, d, "space %u", d->space);
-  if (!width || !wire) return rsp_broken(check, RSP_RULE_DESC_DTYPE, d, NULL);
+  memcpy(&constant, &sh->constant, sizeof constant);
+  if (!width || !wire) return rsp_broken(check, RSP_RULE_DESC_DTYPE, sh, NULL);
   if (body->wire_bytes != wire) return rsp_broken(check, RSP_RULE_BODY_WIRE, d, NULL);
-  if (d->op > RSP_OP_ADD || (constant && d->op != RSP_OP_ADD))
-    return rsp_broken(check, RSP_RULE_DESC_OP, d, "op %u", d->op);
-  if (d->reserved) return rsp_broken(check, RSP_RULE_RECORD_RESERVED, d, "descriptor");
-  if (!measure(w, d, width, &r)) return false;
+  if (sh->op > RSP_OP_ADD || (constant && sh->op != RSP_OP_ADD))
+    return rsp_broken(check, RSP_RULE_DESC_OP, sh, "op %u", sh->op);
+  if (sh->reserved) return rsp_broken(check, RSP_RULE_RECORD_RESERVED, sh, "shape");
+  if (!measure(w, d, sh, width, &r)) return false;
   if (d->off % width) return rsp_broken(check, RSP_RULE_DESC_EXTENT, d, "off %llu", (unsigned long long)d->off);
-  bool stream = d->space == RSP_SPACE_STREAM;
-  if (!(stream ? check_stream_space(w, d, width, &r) : check_buffers(w, d, width, &r, &side))) return false;
-  if (side != RSP_TRAIN || d->op == RSP_OP_NEG_EXP || !rsp_conversion_legal(d->buf_dtype, d->wire_dtype, d->op))
+  if (!check_buffers(w, d, sh, width, &r, &side)) return false;
+  if (side != RSP_TRAIN || sh->op == RSP_OP_NEG_EXP || !rsp_conversion_legal(sh->buf_dtype, sh->wire_dtype, sh->op))
     *flags &= (unsigned char)~RSP_BODY_SRC;
-  if (stream || side != RSP_INFER || !rsp_conversion_legal(d->wire_dtype, d->buf_dtype, d->op))
+  if (side != RSP_INFER || !rsp_conversion_legal(sh->wire_dtype, sh->buf_dtype, sh->op))
     *flags &= (unsigned char)~RSP_BODY_DST;
-  if (stream || d->op != RSP_OP_COPY || d->buf_dtype != d->wire_dtype) *flags &= (unsigned char)~RSP_BODY_DIRECT;
+  if (sh->op != RSP_OP_COPY || sh->buf_dtype != sh->wire_dtype) *flags &= (unsigned char)~RSP_BODY_DIRECT;
   if (!(*flags & (RSP_BODY_SRC | RSP_BODY_DST)))
     return rsp_broken(check, RSP_RULE_DESC_OP, d, "it can be neither sent nor received");
   *elems = r.elems;
@@ -168,5 +169,6 @@ bool rsp_check_bodies(struct rsp_work *w) {
     w->flags[i] = RSP_BODY_SRC | RSP_BODY_DST | RSP_BODY_DIRECT;
     if (!check_body(w, body, &w->flags[i])) return false;
   }
-  return next == s->descs.count || rsp_broken(check, RSP_RULE_BODY_DESCS, s, "a descriptor has no body");
+  if (next != s->descs.count) return rsp_broken(check, RSP_RULE_BODY_DESCS, s, "a descriptor has no body");
+  return w->shapes == s->shapes.count || rsp_broken(check, RSP_RULE_DESC_SHAPE, s, "a shape has no descriptor");
 }

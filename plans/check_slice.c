@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In: the bytes of a slice, which may be anything. Out: yes, or the first rule that its header, tables or buffers
-// break; bodies and streams are check_streams.c's. With a whole plan at hand, also whether slices and the global
-// sections tell the same story.
+// In: the bytes of a slice and of a holdings block, which may be anything. Out: yes, or the first rule that its header,
+// tables or buffers break; bodies and streams are check_streams.c's. With a whole plan at hand, also whether slices and
+// the global sections tell the same story.
 #include "plans/check.h"
 
 #include <string.h>
@@ -30,36 +30,44 @@ static bool check_zero(const struct rsp_check *check, uint64_t from, uint64_t to
   return true;
 }
 
-static bool check_tables(const struct rsp_check *check, uint64_t bytes) {
-  const struct rsp_slice *s = (const void *)check->bytes;
+// Where a row of tables lies.
+struct span {
+  const struct rsp_check *check;
+  uint64_t first, bytes; // the first table starts at `first`; the last one ends at `bytes`
+  unsigned from, to;     // of struct rsp_slice
+};
+
+// The tables lie one after the other in their span, and fill it. What is wrong with a place is told of the slice's row.
+static bool check_tables(const struct rsp_check *check, const struct rsp_slice *s, const struct span *span) {
   const struct rsp_table *tables = rsp_slice_tables_of(s);
-  uint64_t end = sizeof *s, at, size;
-  for (unsigned i = 0; i < RSP_TABLE_COUNT; i++) {
+  uint64_t at, size, end = span->first;
+  for (unsigned i = span->from; i < span->to; i++) {
     at = rsp_align_up(end, 8);
     if (tables[i].off != at || __builtin_mul_overflow(tables[i].count, (uint64_t)rsp_table_record_bytes(i), &size) ||
-        !rsp_inside(at, size, bytes))
+        !rsp_inside(at, size, span->bytes))
       return rsp_broken(check, RSP_RULE_TABLE_PLACE, &tables[i], "table %s", rsp_table_name(i));
-    if (!check_zero(check, end, at)) return false;
+    if (!check_zero(span->check, end, at)) return false;
     end = at + size;
   }
   at = rsp_align_up(end, 8);
-  if (at != bytes)
-    return rsp_broken(check, RSP_RULE_SLICE_BYTES, &s->bytes, "tables end at %llu", (unsigned long long)at);
-  return check_zero(check, end, at);
+  if (at != span->bytes)
+    return rsp_broken(check, RSP_RULE_SLICE_BYTES, &tables[span->to - 1], "tables end at %llu of %llu",
+                      (unsigned long long)at, (unsigned long long)span->bytes);
+  return check_zero(span->check, end, at);
 }
 
 static bool check_name(const struct rsp_check *check, const struct rsp_slice *s, const struct rsp_str *name) {
   return rsp_inside(name->off, name->len, s->names.count) || rsp_broken(check, RSP_RULE_NAME_BOUNDS, name, NULL);
 }
 
-static bool check_names(const struct rsp_check *check, const struct rsp_program *p) {
+static bool check_names(const struct rsp_check *check, const struct rsp_program *p, uint64_t held_bytes) {
   const struct rsp_slice *s = p->slice;
   const char *nul = s->names.count ? memchr(p->names, 0, (size_t)s->names.count) : NULL;
   if (nul) return rsp_broken(check, RSP_RULE_NAME_NUL, nul, NULL);
   for (uint64_t i = 0; i < s->files.count; i++)
     if (!check_name(check, s, &p->files[i])) return false;
   // What a comparison of all names may cost: strings may overlap, so their lengths need a bound of their own.
-  uint64_t used = 0, limit = s->bytes * 16;
+  uint64_t used = 0, limit = held_bytes * 16;
   for (uint64_t i = 0; i < s->buffers.count; i++) {
     const struct rsp_sbuffer *b = &p->buffers[i];
     if (!check_name(check, s, &b->name)) return false;
@@ -97,20 +105,24 @@ static bool check_zeroing(const struct rsp_check *check, const struct rsp_progra
   return good || rsp_broken(check, RSP_RULE_ZERO_EXTENT, z, "gid %u", z->gid);
 }
 
-bool rsp_check_slice(const struct rsp_check *check, const struct rsp_header *header, const struct rsp_dirent *entry,
-                     uint32_t world_rank, uint64_t bytes, bool *relays) {
-  if (!check_head(check, header, entry, world_rank, bytes) || !check_tables(check, bytes)) return false;
+bool rsp_check_slice(const struct rsp_check *check, const struct rsp_check *held, const struct rsp_header *header,
+                     const struct rsp_dirent *entry, uint32_t world_rank, bool *relays) {
+  const struct rsp_slice *s = (const void *)check->bytes;
+  if (!check_head(check, header, entry, world_rank, entry->bytes)) return false;
+  const struct span block = {held, 0, entry->held_bytes, 0, RSP_HELD_COUNT};
+  const struct span rest = {check, sizeof *s, entry->bytes, RSP_HELD_COUNT, RSP_TABLE_COUNT};
+  if (!check_tables(check, s, &block) || !check_tables(check, s, &rest)) return false;
   struct rsp_program p;
-  rsp_program_at(check->bytes, &p);
-  if (!check_names(check, &p)) return false;
-  for (uint64_t i = 0; i < p.slice->buffers.count; i++) {
+  rsp_program_at(check->bytes, held->bytes, &p);
+  if (!check_names(held, &p, entry->held_bytes)) return false;
+  for (uint64_t i = 0; i < s->buffers.count; i++) {
     const struct rsp_sbuffer *b = &p.buffers[i];
-    if (i && b->gid <= b[-1].gid) return rsp_broken(check, RSP_RULE_SBUFFER_ORDER, b, "gid %u", b->gid);
-    if (!check_sbuffer(check, &p, b)) return false;
+    if (i && b->gid <= b[-1].gid) return rsp_broken(held, RSP_RULE_SBUFFER_ORDER, b, "gid %u", b->gid);
+    if (!check_sbuffer(held, &p, b)) return false;
   }
-  for (uint64_t i = 0; i < p.slice->zeros.count; i++)
-    if (!check_zeroing(check, &p, &p.zeros[i])) return false;
-  return rsp_check_streams(check, header, &p, relays);
+  for (uint64_t i = 0; i < s->zeros.count; i++)
+    if (!check_zeroing(held, &p, &p.zeros[i])) return false;
+  return rsp_check_streams(check, header, &p, entry->bytes + entry->held_bytes, relays);
 }
 
 // ---- against the global sections -----------------------------------------------------------------------------------
@@ -132,33 +144,35 @@ static bool same_buffer(const struct rsp_plan *plan, const struct rsp_program *p
   return !e->ndim || memcmp(plan->dims + e->dims, p->dims + row->dims, e->ndim * sizeof(uint64_t)) == 0;
 }
 
-static bool check_same(const struct rsp_check *check, const struct rsp_plan *plan, const struct rsp_program *p) {
+static bool check_same(const struct rsp_check *check, const struct rsp_check *held, const struct rsp_plan *plan,
+                       const struct rsp_program *p) {
   const struct rsp_slice *s = p->slice;
   const struct rsp_rank *rank = &plan->ranks[s->world_rank];
   if (s->train_rank != rank->train_rank || s->infer_rank != rank->infer_rank)
     return rsp_broken(check, RSP_RULE_SLICE_RANK, &s->world_rank, "rank %u", s->world_rank);
   for (uint64_t i = 0; i < s->buffers.count; i++)
     if (!same_buffer(plan, p, &p->buffers[i]))
-      return rsp_broken(check, RSP_RULE_SBUFFER_SAME, &p->buffers[i], "gid %u", p->buffers[i].gid);
+      return rsp_broken(held, RSP_RULE_SBUFFER_SAME, &p->buffers[i], "gid %u", p->buffers[i].gid);
   return true;
 }
 
 bool rsp_check_slices(const struct rsp_check *check, const struct rsp_plan *plan) {
-  uint64_t rows = 0, holds = 0;
+  uint64_t held_rows = 0, holds = 0;
   bool relays = false;
   for (uint32_t r = 0; r < plan->header->world; r++) {
     const struct rsp_dirent *entry = &plan->directory[r];
     struct rsp_check inner = {.bytes = plan->bytes + entry->off, .base = entry->off, .error = check->error};
-    if (!rsp_check_slice(&inner, plan->header, entry, r, entry->bytes, &relays)) return false;
+    struct rsp_check held = {.bytes = plan->bytes + entry->held_off, .base = entry->held_off, .error = check->error};
+    if (!rsp_check_slice(&inner, &held, plan->header, entry, r, &relays)) return false;
     struct rsp_program p;
-    rsp_program_at(inner.bytes, &p);
-    if (!check_same(&inner, plan, &p)) return false;
-    rows += p.slice->buffers.count;
+    rsp_program_at(inner.bytes, held.bytes, &p);
+    if (!check_same(&inner, &held, plan, &p)) return false;
+    held_rows += p.slice->buffers.count;
   }
   // Rows are distinct and each is held, so equal numbers mean that none is missing.
   for (uint64_t i = 0; i < plan->buffer_count; i++) holds += plan->rankmaps[plan->buffers[i].rankmap].count;
-  if (rows != holds)
-    return rsp_broken(check, RSP_RULE_SBUFFER_ALL, plan->directory, "%llu of %llu", (unsigned long long)rows,
+  if (held_rows != holds)
+    return rsp_broken(check, RSP_RULE_SBUFFER_ALL, plan->directory, "%llu of %llu", (unsigned long long)held_rows,
                       (unsigned long long)holds);
   if (relays != ((plan->header->features & RSP_FEATURE_RELAY) != 0))
     return rsp_broken(check, RSP_RULE_RELAY_USED, &plan->header->features, NULL);

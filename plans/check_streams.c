@@ -56,8 +56,20 @@ static bool check_parts(const struct rsp_work *w, const struct rsp_stream *s, co
   return true;
 }
 
+// What a relay passes on, in the same shares one round later. It has no parts: its bytes are the incoming stream's.
+static bool check_relay(struct rsp_work *w, const struct rsp_stream *s) {
+  w->relays = true;
+  if (s->dir != RSP_DIR_OUT || s->relay >= w->program->slice->streams.count || s->parts || s->part_count)
+    return rsp_broken(w->check, RSP_RULE_STREAM_RELAY, s, "stream %u", s->relay);
+  const struct rsp_stream *in = &w->program->streams[s->relay];
+  bool same = in->dir == RSP_DIR_IN && in->kind == s->kind && in->bytes == s->bytes && in->quantum == s->quantum &&
+              in->step == s->step && in->round0 < UINT32_MAX && in->round0 + 1 == s->round0;
+  return same || rsp_broken(w->check, RSP_RULE_STREAM_RELAY, s, "stream %u differs", s->relay);
+}
+
 static bool check_staging(const struct rsp_work *w, const struct rsp_stream *s) {
-  bool staged = s->kind == RSP_KIND_STAGED && (s->dir == RSP_DIR_OUT || s->dir == RSP_DIR_IN);
+  bool relay = s->relay != RSP_NO_STREAM;
+  bool staged = s->kind == RSP_KIND_STAGED && ((s->dir == RSP_DIR_OUT && !relay) || s->dir == RSP_DIR_IN);
   bool good = !s->slots && !s->stage_off && !s->slot_stride;
   if (staged) {
     uint64_t message = s->bytes < s->quantum ? s->bytes : s->quantum, last = s->stage_off;
@@ -68,14 +80,21 @@ static bool check_staging(const struct rsp_work *w, const struct rsp_stream *s) 
   return good || rsp_broken(w->check, RSP_RULE_STREAM_STAGING, s, NULL);
 }
 
-static bool check_stream(const struct rsp_work *w, const struct rsp_stream *s, const struct sums *sums) {
+// A rank meets itself in self streams, and where it passes on to itself: the receiving end of that is any IN stream.
+static bool check_peer(const struct rsp_work *w, const struct rsp_stream *s, bool self) {
+  bool own = s->peer == w->program->slice->world_rank;
+  bool may = self || s->relay != RSP_NO_STREAM || s->dir == RSP_DIR_IN, must = self;
+  return (s->peer < w->header->world && (own ? may : !must)) ||
+         rsp_broken(w->check, RSP_RULE_STREAM_PEER, s, "peer %u", s->peer);
+}
+
+static bool check_stream(struct rsp_work *w, const struct rsp_stream *s, const struct sums *sums) {
   const struct rsp_check *check = w->check;
   bool self = s->dir == RSP_DIR_SELF_SRC || s->dir == RSP_DIR_SELF_DST;
   if (s->dir > RSP_DIR_SELF_DST || s->kind > RSP_KIND_DIRECT || (self && s->kind != RSP_KIND_STAGED))
     return rsp_broken(check, RSP_RULE_STREAM_KIND, s, "dir %u, kind %u", s->dir, s->kind);
-  if (s->peer >= w->header->world || self != (s->peer == w->program->slice->world_rank))
-    return rsp_broken(check, RSP_RULE_STREAM_PEER, s, "peer %u", s->peer);
-  if (!check_parts(w, s, sums)) return false;
+  if (!check_peer(w, s, self)) return false;
+  if (s->relay == RSP_NO_STREAM ? !check_parts(w, s, sums) : !check_relay(w, s)) return false;
   if (!s->quantum || s->quantum % 8) return rsp_broken(check, RSP_RULE_STREAM_QUANTUM, s, NULL);
   uint64_t last = s->round0;
   if (!s->step || rsp_extent(&last, rsp_stream_rounds(s), s->step) || last >= w->header->rounds)
@@ -87,7 +106,8 @@ static bool check_stream(const struct rsp_work *w, const struct rsp_stream *s, c
 static int compare(const struct rsp_stream *a, const struct rsp_stream *b) {
   if (a->dir != b->dir) return a->dir < b->dir ? -1 : 1;
   if (a->peer != b->peer) return a->peer < b->peer ? -1 : 1;
-  return a->kind < b->kind ? -1 : a->kind > b->kind;
+  if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
+  return a->tag < b->tag ? -1 : a->tag > b->tag;
 }
 
 // ---- the pair of self streams --------------------------------------------------------------------------------------
@@ -100,7 +120,9 @@ static bool same_shape(struct rsp_work *w, uint64_t a, uint64_t b, bool *spent) 
   if (*spent) return false;
   w->budget -= x->desc_count;
   for (uint64_t i = 0; i < x->desc_count; i++) {
-    const struct rsp_desc *d = &p->descs[x->descs + i], *e = &p->descs[y->descs + i];
+    const struct rsp_shape *d = rsp_shape_of(p, &p->descs[x->descs + i]);
+    const struct rsp_shape *e = rsp_shape_of(p, &p->descs[y->descs + i]);
+    if (d == e) continue; // as nearly all are
     if (d->wire_dtype != e->wire_dtype || d->run != e->run || d->loop_count != e->loop_count) return false;
     for (uint32_t k = 0; k < d->loop_count; k++)
       if (p->loops[d->loops + k].count != p->loops[e->loops + k].count) return false;
@@ -136,13 +158,15 @@ static bool check_all(struct rsp_work *w, const struct sums *sums) {
     const struct rsp_stream *s = &streams[i];
     if (!check_stream(w, s, sums)) return false;
     if (i && compare(s - 1, s) >= 0) return rsp_broken(w->check, RSP_RULE_STREAM_ORDER, s, NULL);
-    // The order leaves at most one of each: the peer and the kind of a self stream are given.
-    if (s->dir >= RSP_DIR_SELF_SRC) self[s->dir - RSP_DIR_SELF_SRC] = s;
+    if (s->dir < RSP_DIR_SELF_SRC) continue;
+    // Peer and kind of a self stream are given, its tag is zero: the order leaves at most one of each.
+    if (s->tag) return rsp_broken(w->check, RSP_RULE_SELF_PAIR, s, "tag %u", s->tag);
+    self[s->dir - RSP_DIR_SELF_SRC] = s;
   }
   return check_pair(w, self[0], self[1]);
 }
 
-// Streams out and in both ascend by peer: one merge counts the distinct peers.
+// Streams out and in both ascend by peer: one merge counts the distinct peers. Whoever passes on to itself is none.
 static bool check_peers(const struct rsp_work *w) {
   const struct rsp_stream *streams = w->program->streams;
   uint64_t count = w->program->slice->streams.count, out = 0, peers = 0;
@@ -150,19 +174,20 @@ static bool check_peers(const struct rsp_work *w) {
   while (out < count && streams[out].dir == RSP_DIR_OUT) out++;
   uint64_t in = out, i = 0;
   while (in < count && streams[in].dir == RSP_DIR_IN) in++;
-  for (uint64_t j = out; i < out || j < in; peers++) {
+  for (uint64_t j = out; i < out || j < in;) {
     uint64_t a = i < out ? streams[i].peer : UINT64_MAX, b = j < in ? streams[j].peer : UINT64_MAX;
     uint64_t peer = a < b ? a : b;
     while (i < out && streams[i].peer == peer) i++;
     while (j < in && streams[j].peer == peer) j++;
+    peers += peer != w->program->slice->world_rank;
   }
   return peers <= w->header->max_peers ||
          rsp_broken(w->check, RSP_RULE_PEERS, w->program->slice, "%llu peers", (unsigned long long)peers);
 }
 
 bool rsp_check_streams(const struct rsp_check *check, const struct rsp_header *header,
-                       const struct rsp_program *program, bool *relays) {
-  struct rsp_work w = {.check = check, .header = header, .program = program, .budget = program->slice->bytes * 8};
+                       const struct rsp_program *program, uint64_t bytes, bool *relays) {
+  struct rsp_work w = {.check = check, .header = header, .program = program, .budget = bytes * 8};
   w.flags = calloc((size_t)program->slice->bodies.count + 1, 1);
   struct sums *sums = calloc((size_t)program->slice->parts.count + 1, sizeof *sums);
   bool good = w.flags && sums ? rsp_check_bodies(&w) && sum_parts(&w, sums) && check_all(&w, sums) && check_peers(&w)

@@ -3,16 +3,18 @@
  * The plan file, byte for byte: the structs below are the file (little-endian, natural alignment, no implicit
  * padding, 64-bit offsets and counts, reserved fields zero and checked). FORMAT.md is the same thing in prose.
  *
- *   header | global sections, each 8-aligned | one slice per world rank, each 4096-aligned
+ *   header | global sections, each 8-aligned | holdings blocks, each 8-aligned | a slice per world rank, 4096-aligned
  *
- * Everything has one place: sections stand in the order of enum rsp_section_kind, then slices in the order of ranks,
- * the tables of a slice in the order of struct rsp_slice; each at the first aligned byte after the one before, and what
- * is skipped is zero. Where a record owns rows of another section (a class its entries, an entry its pieces, a buffer
- * its slots, a rankmap its holds, a body its descriptors), owners take the rows in order, every row once; ranges of
- * DIMS, PLOOPS, loops, zloops and parts may be shared. A nest has at most 64 loops.
+ * Everything has one place: sections stand in the order of enum rsp_section_kind, then holdings blocks in the order of
+ * the first rank that has each, then slices in the order of ranks, the tables of a block and of a slice in the order of
+ * struct rsp_slice; each at the first aligned byte after the one before, and what is skipped is zero. Where a record
+ * owns rows of another section (a class its entries, an entry its pieces, a buffer its slots, a rankmap its holds, a
+ * body its descriptors), owners take the rows in order, every row once; ranges of DIMS, PLOOPS, loops, zloops and parts
+ * may be shared. A nest has at most 64 loops.
  *
- * The global sections are the *specification*: what every element of every buffer means on both sides. The
- * slices are the *program*: what each rank does. A rank maps the header, its directory entry and its slice.
+ * The global sections are the *specification*: what every element of every buffer means on both sides. Slices and
+ * holdings blocks are the *program*: what each rank does, and which buffers it has for that. A rank maps the header,
+ * its directory entry, its slice and its holdings block.
  */
 #ifndef RSP_FORMAT_H
 #define RSP_FORMAT_H
@@ -30,12 +32,13 @@ extern "C" {
 #define RSP_PAGE 4096u
 
 /* Required feature bits; a reader refuses a bit that it does not know. */
-#define RSP_FEATURE_RELAY 1ull /* descriptors with space = RSP_SPACE_STREAM */
+#define RSP_FEATURE_RELAY 1ull /* streams that pass on what another brought: relay != RSP_NO_STREAM */
 
 enum { RSP_TRAIN = 0, RSP_INFER = 1 };
 #define RSP_NO_RANK UINT32_MAX
+#define RSP_NO_STREAM UINT32_MAX
 
-/* Bytes of the STRINGS section (in a slice: of its names table). Not NUL-terminated; any bytes but NUL. */
+/* Bytes of the STRINGS section (in a holdings block: of its names table). Not NUL-terminated; any bytes but NUL. */
 struct rsp_str {
   uint64_t off, len;
 };
@@ -177,23 +180,28 @@ struct rsp_summary {
   double nvlink_bandwidth, nvlink_latency, network_bandwidth, network_latency, memory_bandwidth, issue_seconds;
 };
 
+/* Ranks that hold the same parts of the same buffers, replicas above all, share one holdings block: the tables of their
+ * slices that tell of buffers. */
 struct rsp_dirent {
-  uint64_t off, bytes; /* of the slice; off is a multiple of RSP_PAGE */
-  uint8_t digest[16];  /* XXH3-128 of the slice's bytes */
-  uint64_t staging;    /* bytes of staging the rank needs */
-  uint64_t check;      /* XXH3-64 of the 40 bytes before, seeded with the world rank */
+  uint64_t off, bytes;           /* of the slice; off is a multiple of RSP_PAGE */
+  uint64_t held_off, held_bytes; /* of the holdings block; off is a multiple of 8; both 0 if the rank holds nothing */
+  uint8_t digest[16];            /* XXH3-128 of the slice's bytes */
+  uint8_t held_digest[16];       /* XXH3-128 of the holdings block's bytes */
+  uint64_t staging;              /* bytes of staging the rank needs */
+  uint64_t check;                /* XXH3-64 of the 72 bytes before, seeded with the world rank */
 };
 
 /* ---- a slice ------------------------------------------------------------------------------------------------- */
 
-/* All offsets in a slice header are bytes from the slice's start, 8-aligned; tables do not overlap. */
+/* Offsets in a slice header are 8-aligned and tables do not overlap. The first six tables, names to zloops, lie in the
+ * rank's holdings block and their offsets count from its start; the others count from the slice's start. */
 struct rsp_table {
   uint64_t off, count;
 };
 
 struct rsp_slice {
   uint64_t magic;
-  uint64_t bytes; /* of the whole slice */
+  uint64_t bytes; /* of the slice, without its holdings block */
   uint32_t world_rank, train_rank, infer_rank;
   uint32_t rounds;
   uint64_t staging;         /* bytes */
@@ -205,8 +213,9 @@ struct rsp_slice {
   struct rsp_table zloops;  /* struct rsp_zloop */
   struct rsp_table bodies;  /* struct rsp_body */
   struct rsp_table descs;   /* struct rsp_desc */
+  struct rsp_table shapes;  /* struct rsp_shape, by first use */
   struct rsp_table loops;   /* struct rsp_loop */
-  struct rsp_table streams; /* struct rsp_stream, ascending (dir, peer, kind) */
+  struct rsp_table streams; /* struct rsp_stream, ascending (dir, peer, kind, tag) */
   struct rsp_table parts;   /* struct rsp_part */
 };
 
@@ -239,19 +248,21 @@ struct rsp_body {
   uint32_t reserved;
 };
 
-enum { RSP_SPACE_BUFFER = 0, RSP_SPACE_STREAM = 1 };
-
 /* For 0 <= k_i < count_i: `run` consecutive elements of the buffer with gid (ref + sum k_i * ref_step_i), from byte
- * (off + sum k_i * off_step_i). With space STREAM, ref is the index of an incoming stream of this slice, ref_steps are
- * zero and off counts bytes of that stream: what was received is passed on.
+ * (off + sum k_i * off_step_i), where all but ref and off is the shape's: descriptors of many layers, experts and peers
+ * share few shapes.
  * The elements have buf_dtype in the buffer and wire_dtype in the stream. On a sender the tensor's element is
  * made from the buffer's (op ADD: minus constant); on a receiver the buffer's from the tensor's (op NEG_EXP, ADD). */
 struct rsp_desc {
-  uint32_t ref, space;
+  uint32_t shape; /* index into the slice's shapes */
+  uint32_t ref;   /* gid */
+  uint64_t off;
+};
+
+struct rsp_shape {
   uint32_t buf_dtype, wire_dtype;
   uint32_t op;
   float constant;
-  uint64_t off;
   uint64_t run;   /* elements, at least 1 */
   uint64_t loops; /* index into the slice's loops */
   uint32_t loop_count, reserved;
@@ -266,24 +277,34 @@ struct rsp_loop {
 enum rsp_dir { RSP_DIR_OUT = 0, RSP_DIR_IN = 1, RSP_DIR_SELF_SRC = 2, RSP_DIR_SELF_DST = 3 };
 enum rsp_kind { RSP_KIND_STAGED = 0, RSP_KIND_DIRECT = 1 };
 
-/* All bytes of one direction between two ranks, of one kind: the concatenation of its parts. It is active in rounds
+/* Bytes of one direction between two ranks, of one kind: the concatenation of its parts. It is active in rounds
  * round0 + i * step for i in [0, ceil(bytes / quantum)) and then moves stream bytes [i * quantum, min((i+1) * quantum,
- * bytes)). Wire sizes do not increase along the parts, and quantum is a multiple of 8, so no element is split.
+ * bytes)). Wire sizes do not increase along the parts, and quantum is a multiple of 8, so no element is split. Streams
+ * of one (dir, peer, kind) differ in tag, and the two ends of a stream have the same tag. Messages of one round between
+ * two ranks are posted in the order of the streams, staged before direct, then by tag.
  *
- * OUT and SELF_SRC read training buffers or incoming streams, IN and SELF_DST write inference buffers.
+ * OUT and SELF_SRC read training buffers, IN and SELF_DST write inference buffers.
  *
  * - STAGED: one message per active round. stage_off and slot_stride are multiples of 8, a slot is no smaller than a
  *   message, and the last one ends inside the rank's staging. Packed at (sender) or unpacked from (receiver)
  *   staging[stage_off + (i % slots) * slot_stride ...]. Round r is packed while r-1 is exchanged and r-2 unpacked.
  * - DIRECT: descriptors have contiguous runs at both ends, no conversion; one message per run of a descriptor within
  *   the round's range, from the buffer's bytes to the buffer's bytes; no staging.
+ * - A relay is an OUT stream whose `relay` is the index of an IN stream of the same slice. It has no parts and no
+ *   staging of its own: it has the incoming stream's kind, bytes, quantum and step, starts one round later (at
+ *   round0 + 1), and in each of its rounds sends what the incoming stream received in the round before, from where that
+ *   landed: its slot, or, for DIRECT, the buffers that its descriptors name, in the same messages. Only a relay and the
+ *   IN stream that receives it may have the rank itself as peer: an element that two buffers of one rank want arrives
+ *   once.
  * - SELF_SRC and SELF_DST are the two ends of what a process copies to itself: element k of one to element k of the
- *   other; exactly one pair (kind STAGED, no staging, same parts shape, same schedule) per rank that has any. The copy
- *   happens with the unpack of its round. */
+ *   other; exactly one pair (kind STAGED, tag 0, no staging, same parts shape, same schedule) per rank that has any.
+ *   The copy happens with the unpack of its round. */
 struct rsp_stream {
   uint32_t peer; /* world rank */
   uint32_t dir, kind;
-  uint32_t slots; /* STAGED OUT and IN: at least 1; else 0 */
+  uint32_t tag;
+  uint32_t relay; /* OUT: index of the IN stream that is passed on; else RSP_NO_STREAM */
+  uint32_t slots; /* STAGED OUT (not a relay) and IN: at least 1; else 0 */
   uint64_t parts, part_count;
   uint64_t bytes, quantum;
   uint32_t round0, step; /* step >= 1 */

@@ -3,19 +3,20 @@
 // In: an opened plan. Out: rows of it. Assumes that every rule holds.
 #include "plans/check.h"
 
-void rsp_program_at(const void *slice, struct rsp_program *program) {
-  const unsigned char *base = slice;
+void rsp_program_at(const void *slice, const void *held, struct rsp_program *program) {
+  const unsigned char *base = slice, *block = held;
   const struct rsp_slice *s = slice;
   *program = (struct rsp_program){
       .slice = s,
-      .names = (const void *)(base + s->names.off),
-      .files = (const void *)(base + s->files.off),
-      .buffers = (const void *)(base + s->buffers.off),
-      .dims = (const void *)(base + s->dims.off),
-      .zeros = (const void *)(base + s->zeros.off),
-      .zloops = (const void *)(base + s->zloops.off),
+      .names = (const void *)(block + s->names.off),
+      .files = (const void *)(block + s->files.off),
+      .buffers = (const void *)(block + s->buffers.off),
+      .dims = (const void *)(block + s->dims.off),
+      .zeros = (const void *)(block + s->zeros.off),
+      .zloops = (const void *)(block + s->zloops.off),
       .bodies = (const void *)(base + s->bodies.off),
       .descs = (const void *)(base + s->descs.off),
+      .shapes = (const void *)(base + s->shapes.off),
       .loops = (const void *)(base + s->loops.off),
       .streams = (const void *)(base + s->streams.off),
       .parts = (const void *)(base + s->parts.off),
@@ -23,7 +24,8 @@ void rsp_program_at(const void *slice, struct rsp_program *program) {
 }
 
 void rsp_program_of(const struct rsp_plan *plan, uint32_t world_rank, struct rsp_program *program) {
-  rsp_program_at(plan->bytes + plan->directory[world_rank].off, program);
+  const struct rsp_dirent *entry = &plan->directory[world_rank];
+  rsp_program_at(plan->bytes + entry->off, plan->bytes + entry->held_off, program);
 }
 
 const struct rsp_sbuffer *rsp_program_buffer(const struct rsp_program *program, uint32_t gid) {

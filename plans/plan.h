@@ -70,6 +70,7 @@ struct rsp_program {
   const struct rsp_zloop *zloops;
   const struct rsp_body *bodies;
   const struct rsp_desc *descs;
+  const struct rsp_shape *shapes;
   const struct rsp_loop *loops;
   const struct rsp_stream *streams;
   const struct rsp_part *parts;
@@ -80,16 +81,21 @@ enum rsp_status rsp_open(const char *path, struct rsp_plan *plan, struct rsp_err
 /* The same over caller-owned bytes (8-aligned), which must outlive the plan. */
 enum rsp_status rsp_open_memory(const void *bytes, size_t size, struct rsp_plan *plan, struct rsp_error *error);
 void rsp_close(struct rsp_plan *plan);
+/* The same over bytes that rsp_build has just made: nothing is checked, nothing has to be closed. */
+void rsp_view_built(const void *bytes, size_t size, struct rsp_plan *plan);
 
 /* The program of a world rank of an opened plan: cannot fail. */
 void rsp_program_of(const struct rsp_plan *plan, uint32_t world_rank, struct rsp_program *program);
 
-/* What a rank needs and no more: maps the header, its directory entry and its slice; checks their seals and
- * rules. `world_rank` beyond the plan's world is RSP_INVALID. Close with rsp_rank_close. */
+/* What a rank needs and no more: maps the header, its directory entry, its slice and its holdings block; checks their
+ * seals and rules. `world_rank` beyond the plan's world is RSP_INVALID. Close with rsp_rank_close. */
 struct rsp_rank_view {
   struct rsp_header header; /* a copy */
   struct rsp_program program;
-  void *mapping; /* private */
+  struct rsp_map {
+    void *at;
+    size_t bytes;
+  } maps[2]; /* private */
   size_t mapped_bytes;
 };
 enum rsp_status rsp_rank_open(const char *path, uint32_t world_rank, struct rsp_rank_view *view,
@@ -99,6 +105,10 @@ void rsp_rank_close(struct rsp_rank_view *view);
 /* Byte offsets in format.h's structs plus the reader's rules are all a reader needs; these are conveniences. */
 static inline uint64_t rsp_stream_rounds(const struct rsp_stream *s) {
   return s->bytes / s->quantum + (s->bytes % s->quantum != 0);
+}
+/* All of a descriptor but where it starts. */
+static inline const struct rsp_shape *rsp_shape_of(const struct rsp_program *program, const struct rsp_desc *desc) {
+  return &program->shapes[desc->shape];
 }
 /* The gid's row in the program's buffers, or NULL. Binary search. */
 const struct rsp_sbuffer *rsp_program_buffer(const struct rsp_program *program, uint32_t gid);
@@ -136,6 +146,8 @@ struct rsp_slice_tables {
   uint64_t body_count;
   const struct rsp_desc *descs;
   uint64_t desc_count;
+  const struct rsp_shape *shapes;
+  uint64_t shape_count;
   const struct rsp_loop *loops;
   uint64_t loop_count;
   const struct rsp_stream *streams;

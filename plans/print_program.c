@@ -28,12 +28,12 @@ static void print_buffers(FILE *out, const struct rsp_program *p) {
 }
 
 static void print_desc(FILE *out, const struct rsp_program *p, const struct rsp_desc *d) {
-  fprintf(out, "    %s %u off %llu run %llu %s", d->space == RSP_SPACE_STREAM ? "stream" : "buffer", d->ref,
-          (ull)d->off, (ull)d->run, rsp_dtype_word(d->buf_dtype));
-  if (d->buf_dtype != d->wire_dtype) fprintf(out, " wire %s", rsp_dtype_word(d->wire_dtype));
-  rsp_print_op(out, d->op, d->constant);
-  for (uint32_t k = 0; k < d->loop_count; k++) {
-    const struct rsp_loop *l = &p->loops[d->loops + k];
+  const struct rsp_shape *sh = &p->shapes[d->shape];
+  fprintf(out, "    buffer %u off %llu run %llu %s", d->ref, (ull)d->off, (ull)sh->run, rsp_dtype_word(sh->buf_dtype));
+  if (sh->buf_dtype != sh->wire_dtype) fprintf(out, " wire %s", rsp_dtype_word(sh->wire_dtype));
+  rsp_print_op(out, sh->op, sh->constant);
+  for (uint32_t k = 0; k < sh->loop_count; k++) {
+    const struct rsp_loop *l = &p->loops[sh->loops + k];
     fprintf(out, " x %llu (", (ull)l->count);
     if (l->ref_step) fprintf(out, "buffer %+lld ", (long long)l->ref_step);
     fprintf(out, "off %+lld)", (long long)l->off_step);
@@ -46,6 +46,8 @@ static void print_stream(FILE *out, const struct rsp_program *p, const struct rs
   fprintf(out, "  stream %llu %s %u %s bytes %llu quantum %llu round %u step %u", (ull)(s - p->streams), dirs[s->dir],
           s->peer, s->kind == RSP_KIND_DIRECT ? "direct" : "staged", (ull)s->bytes, (ull)s->quantum, s->round0,
           s->step);
+  if (s->tag) fprintf(out, " tag %u", s->tag);
+  if (s->relay != RSP_NO_STREAM) fprintf(out, " relays stream %u", s->relay);
   if (s->slots) fprintf(out, " staging %llu slots %u stride %llu", (ull)s->stage_off, s->slots, (ull)s->slot_stride);
   fputc('\n', out);
   for (uint64_t i = 0; i < s->part_count; i++) {

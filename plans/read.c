@@ -50,6 +50,11 @@ static void point(struct rsp_plan *plan, const unsigned char *bytes, uint64_t si
   plan->size = size;
 }
 
+void rsp_view_built(const void *bytes, size_t size, struct rsp_plan *plan) {
+  *plan = (struct rsp_plan){0};
+  point(plan, bytes, size);
+}
+
 static bool check_all(const struct rsp_check *check, struct rsp_plan *plan, const void *bytes, size_t size) {
   if (!rsp_check_magic(check, size) || !rsp_check_header(check, size) || !rsp_check_cover(check, size)) return false;
   point(plan, bytes, size);
@@ -147,7 +152,8 @@ void rsp_close(struct rsp_plan *plan) {
 
 // ---- one rank ------------------------------------------------------------------------------------------------------
 
-// A read-only window of whole pages around file bytes [off, off + bytes).
+// A read-only window of whole pages around file bytes [off, off + bytes); of one page for none, which a rank that holds
+// nothing asks for at 0.
 struct window {
   void *map;
   size_t map_bytes;
@@ -157,7 +163,7 @@ struct window {
 static bool map_window(int fd, uint64_t off, uint64_t bytes, struct window *w) {
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   uint64_t first = off / page * page;
-  w->map_bytes = (size_t)(off + bytes - first);
+  w->map_bytes = (size_t)(off + (bytes ? bytes : 1) - first);
   w->map = mmap(NULL, w->map_bytes, PROT_READ, MAP_PRIVATE, fd, (off_t)first);
   if (w->map == MAP_FAILED) return false;
   w->map_bytes = (size_t)rsp_align_up(w->map_bytes, page);
@@ -171,23 +177,34 @@ static void unmap_window(struct window *w) {
 
 static enum rsp_status open_slice(int fd, const char *path, const struct rsp_dirent *entry, uint32_t world_rank,
                                   struct rsp_rank_view *view, struct rsp_error *error) {
-  struct window w;
+  struct window w, held;
   if (!map_window(fd, entry->off, entry->bytes, &w)) return trouble(error, "map", path, strerror(errno));
+  if (!map_window(fd, entry->held_off, entry->held_bytes, &held)) {
+    trouble(error, "map", path, strerror(errno));
+    unmap_window(&w);
+    return RSP_TROUBLE;
+  }
   struct rsp_check check = {.bytes = w.at, .base = entry->off, .error = error};
-  uint8_t digest[16];
+  struct rsp_check block = {.bytes = held.at, .base = entry->held_off, .error = error};
+  uint8_t digest[16], held_digest[16];
   rsp_digest(w.at, entry->bytes, digest);
+  rsp_digest(held.at, entry->held_bytes, held_digest);
   bool relays = false;
   bool good = memcmp(digest, entry->digest, 16) == 0 || rsp_broken(&check, RSP_RULE_SLICE_DIGEST, w.at, NULL);
-  good = good && rsp_check_slice(&check, &view->header, entry, world_rank, entry->bytes, &relays);
+  good = good &&
+         (memcmp(held_digest, entry->held_digest, 16) == 0 || rsp_broken(&block, RSP_RULE_HELD_DIGEST, held.at, NULL));
+  good = good && rsp_check_slice(&check, &block, &view->header, entry, world_rank, &relays);
   if (good && relays && !(view->header.features & RSP_FEATURE_RELAY))
     good = rsp_broken(&check, RSP_RULE_RELAY_USED, w.at, NULL);
   if (!good) {
     unmap_window(&w);
+    unmap_window(&held);
     return rsp_status_of(false, error);
   }
-  rsp_program_at(w.at, &view->program);
-  view->mapping = w.map;
-  view->mapped_bytes += w.map_bytes;
+  rsp_program_at(w.at, held.at, &view->program);
+  view->maps[0] = (struct rsp_map){w.map, w.map_bytes};
+  view->maps[1] = (struct rsp_map){held.map, held.map_bytes};
+  view->mapped_bytes += w.map_bytes + held.map_bytes;
   return RSP_OK;
 }
 
@@ -240,10 +257,7 @@ enum rsp_status rsp_rank_open(const char *path, uint32_t world_rank, struct rsp_
 }
 
 void rsp_rank_close(struct rsp_rank_view *view) {
-  // The mapping starts at the slice: slices are page-aligned for pages of 4096 bytes; a larger page starts earlier.
-  if (view->mapping) {
-    size_t lead = (size_t)((const unsigned char *)view->program.slice - (const unsigned char *)view->mapping);
-    munmap(view->mapping, lead + (size_t)view->program.slice->bytes);
-  }
+  for (int i = 0; i < 2; i++)
+    if (view->maps[i].at) munmap(view->maps[i].at, view->maps[i].bytes);
   *view = (struct rsp_rank_view){0};
 }

@@ -3,6 +3,7 @@
 // In: bytes of a plan. Out: their digests, in place for rsp_reseal. Assumes a little-endian machine, as the file is.
 #include "plans/seal.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -17,12 +18,13 @@ _Static_assert(sizeof(struct rsp_rank) == 48 && sizeof(struct rsp_class) == 24, 
 _Static_assert(sizeof(struct rsp_entry) == 40 && sizeof(struct rsp_piece) == 48, "entry, piece");
 _Static_assert(sizeof(struct rsp_ploop) == 24 && sizeof(struct rsp_buffer) == 56, "ploop, buffer");
 _Static_assert(sizeof(struct rsp_rankmap) == 16 && sizeof(struct rsp_hold) == 8, "rankmap, hold");
-_Static_assert(sizeof(struct rsp_summary) == 136 && sizeof(struct rsp_dirent) == 48, "summary, dirent");
+_Static_assert(sizeof(struct rsp_summary) == 136 && sizeof(struct rsp_dirent) == 80, "summary, dirent");
 _Static_assert(sizeof(struct rsp_slice) == 40 + 16 * RSP_TABLE_COUNT, "slice");
 _Static_assert(sizeof(struct rsp_sbuffer) == 64 && sizeof(struct rsp_zero) == 32, "sbuffer, zero");
 _Static_assert(sizeof(struct rsp_zloop) == 16 && sizeof(struct rsp_body) == 32, "zloop, body");
-_Static_assert(sizeof(struct rsp_desc) == 56 && sizeof(struct rsp_loop) == 24, "desc, loop");
-_Static_assert(sizeof(struct rsp_stream) == 72 && sizeof(struct rsp_part) == 24, "stream, part");
+_Static_assert(sizeof(struct rsp_desc) == 16 && sizeof(struct rsp_shape) == 40 && sizeof(struct rsp_loop) == 24,
+               "desc, loop");
+_Static_assert(sizeof(struct rsp_stream) == 80 && sizeof(struct rsp_part) == 24, "stream, part");
 
 void rsp_digest(const void *bytes, size_t size, uint8_t out[16]) {
   XXH128_canonical_t canonical;
@@ -74,6 +76,7 @@ static const struct {
     {"zloops", sizeof(struct rsp_zloop)},
     {"bodies", sizeof(struct rsp_body)},
     {"descs", sizeof(struct rsp_desc)},
+    {"shapes", sizeof(struct rsp_shape)},
     {"loops", sizeof(struct rsp_loop)},
     {"streams", sizeof(struct rsp_stream)},
     {"parts", sizeof(struct rsp_part)},
@@ -99,6 +102,32 @@ static bool inside(uint64_t off, uint64_t bytes, uint64_t size) {
   return off <= size && bytes <= size - off;
 }
 
+const struct rsp_dirent *rsp_block_of(const struct rsp_blocks *blocks, const struct rsp_dirent *entry) {
+  uint64_t lo = 0, hi = blocks->count;
+  while (lo < hi) {
+    uint64_t mid = lo + (hi - lo) / 2;
+    if (blocks->at[mid]->held_off < entry->held_off)
+      lo = mid + 1;
+    else
+      hi = mid;
+  }
+  if (lo == blocks->count) return NULL;
+  const struct rsp_dirent *found = blocks->at[lo];
+  return found->held_off == entry->held_off && found->held_bytes == entry->held_bytes ? found : NULL;
+}
+
+// The bytes may be anything: what does not stand in order is read again.
+static void seal_block(const unsigned char *base, struct rsp_blocks *blocks, struct rsp_dirent *entry) {
+  const struct rsp_dirent *known = rsp_block_of(blocks, entry);
+  if (known) {
+    memcpy(entry->held_digest, known->held_digest, sizeof entry->held_digest);
+    return;
+  }
+  rsp_digest(base + entry->held_off, entry->held_bytes, entry->held_digest);
+  if (blocks->at && (!blocks->count || blocks->at[blocks->count - 1]->held_off < entry->held_off))
+    blocks->at[blocks->count++] = entry;
+}
+
 bool rsp_reseal(void *bytes, size_t size) {
   if (size < sizeof(struct rsp_header) || (uintptr_t)bytes % 8) return false;
   unsigned char *base = bytes;
@@ -107,12 +136,18 @@ bool rsp_reseal(void *bytes, size_t size) {
   uint64_t rows = place->bytes / sizeof(struct rsp_dirent);
   if (place->off % 8 || place->off < sizeof *header || !inside(place->off, place->bytes, size)) return false;
   struct rsp_dirent *directory = (void *)(base + place->off);
+  struct rsp_blocks blocks = {malloc((size_t)rows * sizeof *blocks.at), 0}; // without it every block is read again
   for (uint64_t r = 0; r < rows; r++) {
     struct rsp_dirent *entry = &directory[r];
-    if (!inside(entry->off, entry->bytes, size)) return false;
+    if (!inside(entry->off, entry->bytes, size) || !inside(entry->held_off, entry->held_bytes, size)) {
+      free(blocks.at);
+      return false;
+    }
     rsp_digest(base + entry->off, entry->bytes, entry->digest);
+    seal_block(base, &blocks, entry);
     entry->check = rsp_dirent_seal(entry, (uint32_t)r);
   }
+  free(blocks.at);
   for (unsigned s = 0; s < RSP_SECTION_COUNT; s++) {
     struct rsp_section *section = &header->sections[s];
     if (!inside(section->off, section->bytes, size)) return false;

@@ -24,9 +24,18 @@ uint64_t rsp_dirent_seal(const struct rsp_dirent *entry, uint32_t world_rank);
 size_t rsp_record_bytes(enum rsp_section_kind kind);
 /* Bytes of one record of the i-th table of a slice, in the order of struct rsp_slice. */
 size_t rsp_table_record_bytes(unsigned table);
-#define RSP_TABLE_COUNT 11u
+#define RSP_TABLE_COUNT 12u
+#define RSP_HELD_COUNT 6u /* of these the first are in the holdings block */
 /* The tables of a slice header as an array of RSP_TABLE_COUNT. */
 const struct rsp_table *rsp_slice_tables_of(const struct rsp_slice *slice);
+
+/* Entries of the directory, one per distinct holdings block, ascending by held_off; `at` has room for all. */
+struct rsp_blocks {
+  const struct rsp_dirent **at;
+  uint64_t count;
+};
+/* The one with the place and size of this entry's block, or NULL. Binary search. */
+const struct rsp_dirent *rsp_block_of(const struct rsp_blocks *blocks, const struct rsp_dirent *entry);
 
 /* The name of a section, lower case. */
 const char *rsp_section_name(enum rsp_section_kind kind);

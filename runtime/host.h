@@ -70,7 +70,7 @@ struct rsr_port {
   struct rsr_cursor twin;      /* self streams: of the destination */
   struct rsr_channel own;      /* OUT */
   struct rsr_channel *channel; /* OUT: &own; IN: the sender's */
-  bool is_read;                /* IN: a relay reads its staging */
+  bool is_read;                /* IN: a relay reads what it received */
 };
 
 /* One direct copy in fused mode. */
@@ -117,8 +117,8 @@ struct rsr_host {
   uint64_t random; /* state of the seeded delays; 0: none */
   /* fused */
   struct rsr_ops ops;
-  uint32_t *senders, *receivers, *origins; /* peers; whose buffers the copies read; without this rank */
-  uint64_t sender_count, receiver_count, origin_count;
+  uint32_t *senders, *receivers; /* peers, without this rank */
+  uint64_t sender_count, receiver_count;
 };
 
 static inline struct rsr_host *rsr_host_of(const struct reshard_context *context) {
@@ -161,12 +161,6 @@ enum reshard_status rsr_fused_link(struct reshard_context *context, struct resha
 enum reshard_status rsr_fused_refit(struct reshard_context *context, struct reshard_fault *fault);
 void rsr_fused_reset(struct rsr_host *host);
 
-/* ---- host_join.c ------------------------------------------------------------------------------------------------- */
-
-/* Appends to this rank's ops the copies that deliver an incoming or self stream; marks whose buffers they read. */
-enum reshard_status rsr_join_stream(struct reshard_context *context, const struct rsp_stream *stream, bool *is_origin,
-                                    struct reshard_fault *fault);
-
 /* ---- host_ops.c: elements of one end to the other ---------------------------------------------------------------- */
 
 /* A nest to run: from a buffer to the wire, from the wire to a buffer, or from buffer to buffer. */
@@ -178,14 +172,13 @@ struct rsr_nest {
   uint64_t run; /* elements; bytes if both conversions are copies */
   struct rsk_conv conv[2];
 };
-/* The box of a sender's descriptor to `wire`, of a receiver's from `wire`, of both ends at once (the box is the
- * receiver's; the sender's element is src_first). False: the plan asks
+/* The box of a sender's descriptor to `wire`, of a receiver's from `wire`, of both ends at once. False: the plan asks
  * for a conversion that does not exist. */
 bool rsr_nest_pack(struct rsr_nest *nest, const struct rsr_slice *slice, const struct rsp_desc *desc,
                    const struct rsr_box *box, unsigned char *wire);
 bool rsr_nest_unpack(struct rsr_nest *nest, const struct rsr_slice *slice, const struct rsp_desc *desc,
                      const struct rsr_box *box, const unsigned char *wire);
-bool rsr_nest_join(struct rsr_nest *nest, const struct rsr_slice *from, const struct rsp_desc *src, uint64_t src_first,
+bool rsr_nest_join(struct rsr_nest *nest, const struct rsr_slice *from, const struct rsp_desc *src,
                    const struct rsr_slice *to, const struct rsp_desc *dst, const struct rsr_box *box);
 void rsr_nest_run(const struct rsr_nest *nest);
 
@@ -196,8 +189,13 @@ bool rsr_ops_close(struct rsr_ops *ops);
 void rsr_ops_run(const struct rsr_ops *ops, const struct rsr_op *op);
 void rsr_ops_free(struct rsr_ops *ops);
 
-/* The stream of the peer that is the other end of `stream` of rank `self`, or NULL. */
-const struct rsp_stream *rsr_twin(const struct rsp_program *peer, uint32_t self, uint32_t dir, uint32_t kind);
+/* The stream of the peer, in direction `dir` there, that is the other end of `stream` of rank `self`; or NULL. */
+const struct rsp_stream *rsr_twin(const struct rsp_program *peer, uint32_t self, uint32_t dir,
+                                  const struct rsp_stream *stream);
+/* The outgoing stream that `stream` of *rank passes on in the end, and its rank; the stream itself if it is no relay.
+ * NULL if it leads nowhere. All ranks are prepared. */
+const struct rsp_stream *rsr_origin(const struct reshard_host_group *group, uint32_t *rank,
+                                    const struct rsp_stream *stream);
 /* Each stream of this rank has its other end at the peer, in the same shape. All ranks are prepared. */
 enum reshard_status rsr_check_twins(struct reshard_context *context, struct reshard_fault *fault);
 /* What a test wants this rank to do wrong here. */

@@ -13,9 +13,9 @@ static bool each_run(const struct rsr_slice *slice, struct rsr_port *port, uint6
   const struct rsp_program *program = &slice->program;
   for (uint64_t left = rsr_turn_bytes(port->stream, turn); left > 0;) {
     struct rsr_span span = rsr_take(program, &port->cursor, left);
-    uint64_t unit = span.bytes / (span.end - span.first);
+    uint64_t unit = span.bytes / (span.end - span.first), run = rsp_shape_of(program, span.desc)->run;
     for (uint64_t at = span.first; at < span.end;) {
-      uint64_t in_run = span.desc->run - at % span.desc->run;
+      uint64_t in_run = run - at % run;
       uint64_t elems = in_run < span.end - at ? in_run : span.end - at;
       struct rsr_spot spot = rsr_locate(program, span.desc, at);
       if (!visit(arg, rsr_address(slice, spot.ref) + spot.off, elems * unit)) return false;
@@ -41,7 +41,8 @@ void rsr_post(struct reshard_context *context, uint32_t round) {
     if (port->stream->dir != RSP_DIR_OUT || !rsr_active_in(port, round, &turn)) continue;
     port->own.count = 0;
     if (port->stream->kind == RSP_KIND_STAGED) {
-      add_message(&port->own, rsr_stage_slot(host, port->stream, turn), rsr_turn_bytes(port->stream, turn));
+      const struct rsp_stream *slots = rsr_described(&context->slice.program, port->stream);
+      add_message(&port->own, rsr_stage_slot(host, slots, turn), rsr_turn_bytes(port->stream, turn));
     } else {
       each_run(&context->slice, port, turn, add_message, &port->own);
     }
@@ -60,7 +61,8 @@ static bool take_message(void *arg, unsigned char *address, uint64_t bytes) {
   const struct rsr_channel *channel = receipt->channel;
   receipt->bytes = bytes;
   if (receipt->index == channel->count || channel->messages[receipt->index].bytes != bytes) return false;
-  memcpy(address, channel->messages[receipt->index].ptr, bytes);
+  /* Buffers bound to one address (tied weights) may be both ends of what a rank passes on to itself. */
+  memmove(address, channel->messages[receipt->index].ptr, bytes);
   receipt->index++;
   return true;
 }
@@ -83,9 +85,9 @@ static void name_buffer(const struct reshard_context *context, const struct rsr_
                         struct reshard_fault *fault) {
   const struct rsp_program *program = &context->slice.program;
   struct rsr_cursor cursor = port->cursor;
-  if (!cursor.inside && cursor.part == port->stream->parts + port->stream->part_count) return;
+  const struct rsp_stream *stream = rsr_described(program, port->stream);
+  if (!cursor.inside && cursor.part == stream->parts + stream->part_count) return;
   struct rsr_span span = rsr_take(program, &cursor, 8);
-  if (span.desc->space != RSP_SPACE_BUFFER) return;
   rsr_fault_at(fault, program, rsp_program_buffer(program, rsr_locate(program, span.desc, span.first).ref));
 }
 
@@ -129,7 +131,8 @@ enum reshard_status rsr_complete(struct reshard_context *context, uint32_t round
                             port->stream->peer, round, "sending", fault);
     if (status != RESHARD_OK) {
       name_buffer(context, port, fault);
-    } else if ((context->config.flags & RESHARD_GUARD) && port->stream->kind == RSP_KIND_STAGED) {
+    } else if ((context->config.flags & RESHARD_GUARD) && port->stream->kind == RSP_KIND_STAGED &&
+               port->stream->relay == RSP_NO_STREAM) {
       memset(rsr_stage_slot(host, port->stream, turn), RSR_POISON, rsr_turn_bytes(port->stream, turn));
     }
   }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fused mode: prepare joins each gather, message and scatter into direct copies from the sender's buffer to the
- * receiver's, which the receiver's worker makes. A refit waits for its senders to begin, copies, and waits until its
- * own buffers are read.
+ * receiver's, which the receiver's worker makes: what is passed on comes from where it was at first. A refit waits for
+ * those senders to begin and copies; wait, in which all ranks agree, returns when all buffers are read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,28 +21,83 @@ static uint64_t cache_bytes(void) {
   return bytes > 0 ? (uint64_t)bytes : CACHE_BYTES;
 }
 
-static bool find_peers(const struct rsp_program *program, uint32_t dir, uint32_t **peers, uint64_t *count) {
-  uint64_t streams = program->slice->streams.count;
-  *peers = malloc((streams + 1) * sizeof **peers);
-  if (!*peers) return false;
-  for (uint64_t s = 0; s < streams; s++) {
-    const struct rsp_stream *stream = &program->streams[s];
-    /* Streams ascend by peer within a direction: both kinds of one peer stand together. */
-    if (stream->dir != dir || (*count > 0 && (*peers)[*count - 1] == stream->peer)) continue;
-    (*peers)[(*count)++] = stream->peer;
+static bool add_peer(uint32_t **peers, uint64_t *count, uint64_t *room, uint32_t peer) {
+  if (*count == *room) {
+    uint64_t more = *room ? *room * 2 : 16;
+    uint32_t *grown = realloc(*peers, more * sizeof *grown);
+    if (!grown) return false;
+    *peers = grown;
+    *room = more;
   }
+  (*peers)[(*count)++] = peer;
   return true;
 }
 
-enum reshard_status rsr_fused_prepare(struct reshard_context *context, struct reshard_fault *fault) {
+static int by_number(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Each peer once, without this rank. */
+static uint64_t distinct(uint32_t *peers, uint64_t count, uint32_t self) {
+  uint64_t kept = 0;
+  if (count > 1) qsort(peers, count, sizeof *peers, by_number);
+  for (uint64_t i = 0; i < count; i++) {
+    if (peers[i] != self && (kept == 0 || peers[kept - 1] != peers[i])) peers[kept++] = peers[i];
+  }
+  return kept;
+}
+
+/* Where the streams that come in begin: whose buffers this rank reads. */
+static bool find_senders(struct reshard_context *context) {
   struct rsr_host *host = rsr_host_of(context);
   const struct rsp_program *program = &context->slice.program;
-  uint64_t bytes = program->slice->streams.count * sizeof(uint32_t);
-  if (!find_peers(program, RSP_DIR_IN, &host->senders, &host->sender_count) ||
-      !find_peers(program, RSP_DIR_OUT, &host->receivers, &host->receiver_count) ||
-      context->config.inject.kind == RESHARD_INJECT_NO_MEMORY) {
-    return rsr_no_memory(fault, "peers", bytes);
+  uint64_t room = 0;
+  for (uint64_t s = 0; s < program->slice->streams.count; s++) {
+    const struct rsp_stream *stream = &program->streams[s];
+    if (stream->dir != RSP_DIR_IN) continue;
+    uint32_t rank = stream->peer;
+    const struct rsp_program *peer = &host->group->stations[rank].member->slice.program;
+    rsr_origin(host->group, &rank, rsr_twin(peer, context->world_rank, RSP_DIR_OUT, stream));
+    if (!add_peer(&host->senders, &host->sender_count, &room, rank)) return false;
   }
+  host->sender_count = distinct(host->senders, host->sender_count, context->world_rank);
+  return true;
+}
+
+/* Everybody whom a stream of this rank reaches, directly or passed on: who reads its buffers. `todo` is a list of
+ * incoming streams, as (rank, index). */
+static bool find_receivers(struct reshard_context *context) {
+  struct rsr_host *host = rsr_host_of(context);
+  uint32_t *todo = NULL;
+  uint64_t room = 0, todo_count = 0, todo_room = 0;
+  bool good = true, relays = context->slice.plan->header.features & RSP_FEATURE_RELAY;
+  const struct rsp_program *program = &context->slice.program;
+  uint32_t rank = context->world_rank, relay = RSP_NO_STREAM;
+  for (;;) {
+    for (uint64_t s = 0; s < program->slice->streams.count && good; s++) {
+      const struct rsp_stream *stream = &program->streams[s];
+      if (stream->dir != RSP_DIR_OUT) break;
+      if (stream->relay != relay) continue;
+      const struct rsp_program *peer = &host->group->stations[stream->peer].member->slice.program;
+      const struct rsp_stream *in = rsr_twin(peer, rank, RSP_DIR_IN, stream);
+      good = add_peer(&host->receivers, &host->receiver_count, &room, stream->peer);
+      if (!good || !relays || !in) continue; /* without its other end it is no stream of ours: that rank reports it */
+      good = add_peer(&todo, &todo_count, &todo_room, stream->peer) &&
+             add_peer(&todo, &todo_count, &todo_room, (uint32_t)(in - peer->streams));
+    }
+    if (!todo_count || !good) break;
+    relay = todo[--todo_count];
+    rank = todo[--todo_count];
+    program = &host->group->stations[rank].member->slice.program;
+  }
+  free(todo);
+  host->receiver_count = distinct(host->receivers, host->receiver_count, context->world_rank);
+  return good;
+}
+
+enum reshard_status rsr_fused_prepare(struct reshard_context *context, struct reshard_fault *fault) {
+  if (context->config.inject.kind == RESHARD_INJECT_NO_MEMORY) return rsr_no_memory(fault, "copies", 0);
   return RESHARD_OK;
 }
 
@@ -50,18 +105,48 @@ void rsr_fused_reset(struct rsr_host *host) {
   rsr_ops_free(&host->ops);
   free(host->senders);
   free(host->receivers);
-  free(host->origins);
-  host->senders = host->receivers = host->origins = NULL;
-  host->sender_count = host->receiver_count = host->origin_count = 0;
+  host->senders = host->receivers = NULL;
+  host->sender_count = host->receiver_count = 0;
 }
 
-static bool list_origins(struct rsr_host *host, const bool *is_origin, uint32_t self) {
-  uint32_t world = host->group->world;
-  host->origins = malloc(world * sizeof *host->origins);
-  for (uint32_t r = 0; r < world && host->origins; r++) {
-    if (is_origin[r] && r != self) host->origins[host->origin_count++] = r;
+static enum reshard_status join_span(struct rsr_host *host, const struct rsr_slice *from, const struct rsr_span *src,
+                                     const struct rsr_slice *to, const struct rsr_span *dst,
+                                     struct reshard_fault *fault) {
+  uint32_t outer = rsr_outer_loops(&from->program, src->desc), outer_to = rsr_outer_loops(&to->program, dst->desc);
+  if (outer_to > outer) outer = outer_to;
+  struct rsr_nest nest;
+  for (uint64_t at = dst->first; at < dst->end;) {
+    struct rsr_box box = rsr_next_box(&to->program, dst->desc, outer, at, dst->end);
+    if (!rsr_nest_join(&nest, from, src->desc, to, dst->desc, &box)) {
+      rsr_fault(fault, RESHARD_BAD_PLAN, "the plan asks for a conversion that does not exist (dtypes %u to %u to %u)",
+                rsp_shape_of(&from->program, src->desc)->buf_dtype, rsp_shape_of(&from->program, src->desc)->wire_dtype,
+                rsp_shape_of(&to->program, dst->desc)->buf_dtype);
+      rsr_fault_at(fault, &to->program, rsp_program_buffer(&to->program, dst->desc->ref));
+      return RESHARD_BAD_PLAN;
+    }
+    if (!rsr_ops_add(&host->ops, &nest)) return rsr_no_memory(fault, "copies", host->ops.count * sizeof(struct rsr_op));
+    at += box.elems;
   }
-  return host->origins != NULL;
+  return RESHARD_OK;
+}
+
+/* The two ends have one shape, so their spans come in step. */
+static enum reshard_status join_stream(struct reshard_context *context, const struct rsp_stream *stream,
+                                       struct reshard_fault *fault) {
+  struct rsr_host *host = rsr_host_of(context);
+  const struct rsr_slice *to = &context->slice;
+  uint32_t dir = stream->dir == RSP_DIR_IN ? RSP_DIR_OUT : RSP_DIR_SELF_SRC, rank = stream->peer;
+  const struct rsp_program *peer = &host->group->stations[rank].member->slice.program;
+  const struct rsp_stream *origin = rsr_origin(host->group, &rank, rsr_twin(peer, context->world_rank, dir, stream));
+  const struct rsr_slice *from = &host->group->stations[rank].member->slice;
+  struct rsr_cursor dst = rsr_cursor_at_start(stream), src = rsr_cursor_at_start(origin);
+  enum reshard_status status = RESHARD_OK;
+  for (uint64_t left = stream->bytes; left > 0 && status == RESHARD_OK;) {
+    struct rsr_span a = rsr_take(&from->program, &src, left), b = rsr_take(&to->program, &dst, left);
+    status = join_span(host, from, &a, to, &b, fault);
+    left -= b.bytes;
+  }
+  return status;
 }
 
 /* Wire bytes of all ranks: they share the cache. */
@@ -81,19 +166,14 @@ static uint64_t moved_by_all(const struct reshard_host_group *group) {
 enum reshard_status rsr_fused_link(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   const struct rsp_program *program = &context->slice.program;
-  bool *is_origin = calloc(context->world, sizeof *is_origin);
-  if (!is_origin) return rsr_no_memory(fault, "peers", context->world);
-  enum reshard_status status = RESHARD_OK;
-  for (uint64_t s = 0; s < program->slice->streams.count && status == RESHARD_OK; s++) {
+  if (!find_senders(context) || !find_receivers(context))
+    return rsr_no_memory(fault, "peers", (host->sender_count + host->receiver_count) * sizeof(uint32_t));
+  for (uint64_t s = 0; s < program->slice->streams.count; s++) {
     const struct rsp_stream *stream = &program->streams[s];
     if (stream->dir != RSP_DIR_IN && stream->dir != RSP_DIR_SELF_DST) continue;
-    status = rsr_join_stream(context, stream, is_origin, fault);
+    enum reshard_status status = join_stream(context, stream, fault);
+    if (status != RESHARD_OK) return status;
   }
-  if (status == RESHARD_OK && !list_origins(host, is_origin, context->world_rank)) {
-    status = rsr_no_memory(fault, "peers", context->world);
-  }
-  free(is_origin);
-  if (status != RESHARD_OK) return status;
   if (!rsr_ops_close(&host->ops)) return rsr_no_memory(fault, "copies", host->ops.count * sizeof(uint64_t));
   host->ops.flags = 2 * moved_by_all(host->group) > cache_bytes() ? RSK_STREAM : 0;
   return RESHARD_OK;
@@ -115,13 +195,13 @@ static enum reshard_status run_chunks(struct reshard_host_group *group, struct r
   }
 }
 
-/* This rank's own copies, once all whose buffers they read have begun. */
+/* This rank's own copies, once all its senders have begun. */
 static enum reshard_status receive_all(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
-  for (uint64_t p = 0; p < host->origin_count; p++) {
-    struct rsr_station *peer = &host->group->stations[host->origins[p]];
+  for (uint64_t p = 0; p < host->sender_count; p++) {
+    struct rsr_station *peer = &host->group->stations[host->senders[p]];
     enum reshard_status status =
-        rsr_host_await(context, &peer->begun, host->refit, host->origins[p], RESHARD_NO_ROUND, "to begin", fault);
+        rsr_host_await(context, &peer->begun, host->refit, host->senders[p], RESHARD_NO_ROUND, "to begin", fault);
     if (status != RESHARD_OK) return status;
   }
   atomic_store(&host->ops.next, 0);
@@ -150,22 +230,12 @@ static enum reshard_status help(struct reshard_context *context, struct reshard_
   return status;
 }
 
-/* With relays, ranks that this one does not know read its buffers. */
-static void tell_begun(struct reshard_context *context) {
-  struct rsr_host *host = rsr_host_of(context);
-  if (context->slice.plan->header.features & RSP_FEATURE_RELAY) {
-    for (uint32_t r = 0; r < context->world; r++) rsr_host_ring(host->group, r);
-  } else {
-    for (uint64_t p = 0; p < host->receiver_count; p++) rsr_host_ring(host->group, host->receivers[p]);
-  }
-}
-
 enum reshard_status rsr_fused_refit(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   enum reshard_status status = rsr_inject(context, context->config.inject.round, fault);
   if (status != RESHARD_OK) return status;
   atomic_store(&host->station->begun, host->refit);
-  tell_begun(context);
+  for (uint64_t p = 0; p < host->receiver_count; p++) rsr_host_ring(host->group, host->receivers[p]);
   status = receive_all(context, fault);
   return status == RESHARD_OK ? help(context, fault) : status;
 }

@@ -11,15 +11,15 @@
 /* ---- nests ------------------------------------------------------------------------------------------------------- */
 
 /* Buffer to wire. neg_exp has no inverse: it is not for senders. */
-static bool pack_conv(const struct rsp_desc *desc, struct rsk_conv *conv) {
-  if (desc->op == RSP_OP_NEG_EXP) return false;
-  uint32_t op = desc->op == RSP_OP_ADD ? RSK_OP_SUB : RSK_OP_COPY;
-  return rsk_conversion(conv, desc->buf_dtype, desc->wire_dtype, op, desc->constant) == 0;
+static bool pack_conv(const struct rsp_shape *shape, struct rsk_conv *conv) {
+  if (shape->op == RSP_OP_NEG_EXP) return false;
+  uint32_t op = shape->op == RSP_OP_ADD ? RSK_OP_SUB : RSK_OP_COPY;
+  return rsk_conversion(conv, shape->buf_dtype, shape->wire_dtype, op, shape->constant) == 0;
 }
 
-static bool unpack_conv(const struct rsp_desc *desc, struct rsk_conv *conv) {
-  uint32_t op = desc->op == RSP_OP_ADD ? RSK_OP_ADD : desc->op == RSP_OP_NEG_EXP ? RSK_OP_NEG_EXP : RSK_OP_COPY;
-  return rsk_conversion(conv, desc->wire_dtype, desc->buf_dtype, op, desc->constant) == 0;
+static bool unpack_conv(const struct rsp_shape *shape, struct rsk_conv *conv) {
+  uint32_t op = shape->op == RSP_OP_ADD ? RSK_OP_ADD : shape->op == RSP_OP_NEG_EXP ? RSK_OP_NEG_EXP : RSK_OP_COPY;
+  return rsk_conversion(conv, shape->wire_dtype, shape->buf_dtype, op, shape->constant) == 0;
 }
 
 static const struct rsk_conv plain = {.src_bytes = 1, .dst_bytes = 1, .is_copy = 1};
@@ -27,10 +27,11 @@ static const struct rsk_conv plain = {.src_bytes = 1, .dst_bytes = 1, .is_copy =
 /* Counts of the box's loops; steps are filled by the callers. */
 static const struct rsp_loop *begin_nest(struct rsr_nest *nest, const struct rsp_program *program,
                                          const struct rsp_desc *desc, const struct rsr_box *box) {
-  const struct rsp_loop *loops = program->loops + desc->loops + box->level;
-  nest->loop_count = desc->loop_count - box->level;
+  const struct rsp_shape *shape = rsp_shape_of(program, desc);
+  const struct rsp_loop *loops = program->loops + shape->loops + box->level;
+  nest->loop_count = shape->loop_count - box->level;
   for (uint32_t l = 0; l < nest->loop_count; l++) nest->loops[l].count = l == 0 ? box->turns : loops[l].count;
-  nest->run = nest->loop_count > 0 ? desc->run : box->elems;
+  nest->run = nest->loop_count > 0 ? shape->run : box->elems;
   return loops;
 }
 
@@ -58,7 +59,7 @@ static int64_t wire_steps(struct rsr_nest *nest, uint64_t unit, bool at_dst) {
 
 bool rsr_nest_pack(struct rsr_nest *nest, const struct rsr_slice *slice, const struct rsp_desc *desc,
                    const struct rsr_box *box, unsigned char *wire) {
-  if (!pack_conv(desc, &nest->conv[0])) return false;
+  if (!pack_conv(rsp_shape_of(&slice->program, desc), &nest->conv[0])) return false;
   nest->conv[1] = plain;
   nest->conv[1].src_bytes = nest->conv[1].dst_bytes = nest->conv[0].dst_bytes;
   const struct rsp_loop *loops = begin_nest(nest, &slice->program, desc, box);
@@ -73,7 +74,7 @@ bool rsr_nest_pack(struct rsr_nest *nest, const struct rsr_slice *slice, const s
 
 bool rsr_nest_unpack(struct rsr_nest *nest, const struct rsr_slice *slice, const struct rsp_desc *desc,
                      const struct rsr_box *box, const unsigned char *wire) {
-  if (!unpack_conv(desc, &nest->conv[1])) return false;
+  if (!unpack_conv(rsp_shape_of(&slice->program, desc), &nest->conv[1])) return false;
   nest->conv[0] = plain;
   nest->conv[0].src_bytes = nest->conv[0].dst_bytes = nest->conv[1].src_bytes;
   const struct rsp_loop *loops = begin_nest(nest, &slice->program, desc, box);
@@ -86,16 +87,17 @@ bool rsr_nest_unpack(struct rsr_nest *nest, const struct rsr_slice *slice, const
   return true;
 }
 
-bool rsr_nest_join(struct rsr_nest *nest, const struct rsr_slice *from, const struct rsp_desc *src, uint64_t src_first,
+bool rsr_nest_join(struct rsr_nest *nest, const struct rsr_slice *from, const struct rsp_desc *src,
                    const struct rsr_slice *to, const struct rsp_desc *dst, const struct rsr_box *box) {
-  if (!pack_conv(src, &nest->conv[0]) || !unpack_conv(dst, &nest->conv[1])) return false;
+  const struct rsp_shape *sent = rsp_shape_of(&from->program, src), *taken = rsp_shape_of(&to->program, dst);
+  if (!pack_conv(sent, &nest->conv[0]) || !unpack_conv(taken, &nest->conv[1])) return false;
   const struct rsp_loop *dst_loops = begin_nest(nest, &to->program, dst, box);
-  const struct rsp_loop *src_loops = from->program.loops + src->loops + src->loop_count - nest->loop_count;
+  const struct rsp_loop *src_loops = from->program.loops + sent->loops + box->level;
   for (uint32_t l = 0; l < nest->loop_count; l++) {
     nest->loops[l].dst_step = dst_loops[l].off_step;
     nest->loops[l].src_step = src_loops[l].off_step;
   }
-  struct rsr_spot at = rsr_locate(&from->program, src, src_first);
+  struct rsr_spot at = rsr_locate(&from->program, src, box->first);
   nest->src = rsr_address(from, at.ref) + at.off;
   at = rsr_locate(&to->program, dst, box->first);
   nest->dst = rsr_address(to, at.ref) + at.off;
@@ -283,12 +285,39 @@ void rsr_ops_free(struct rsr_ops *ops) {
 
 /* ---- the other ends ---------------------------------------------------------------------------------------------- */
 
-const struct rsp_stream *rsr_twin(const struct rsp_program *peer, uint32_t self, uint32_t dir, uint32_t kind) {
-  for (uint64_t s = 0; s < peer->slice->streams.count; s++) {
-    const struct rsp_stream *stream = &peer->streams[s];
-    if (stream->dir == dir && stream->peer == self && stream->kind == kind) return stream;
+static int compare(const struct rsp_stream *s, uint32_t dir, uint32_t peer, uint32_t kind, uint32_t tag) {
+  if (s->dir != dir) return s->dir < dir ? -1 : 1;
+  if (s->peer != peer) return s->peer < peer ? -1 : 1;
+  if (s->kind != kind) return s->kind < kind ? -1 : 1;
+  return s->tag < tag ? -1 : s->tag > tag;
+}
+
+const struct rsp_stream *rsr_twin(const struct rsp_program *peer, uint32_t self, uint32_t dir,
+                                  const struct rsp_stream *stream) {
+  uint64_t lo = 0, hi = peer->slice->streams.count;
+  while (lo < hi) {
+    uint64_t mid = lo + (hi - lo) / 2;
+    int c = compare(&peer->streams[mid], dir, self, stream->kind, stream->tag);
+    if (c == 0) return &peer->streams[mid];
+    if (c < 0)
+      lo = mid + 1;
+    else
+      hi = mid;
   }
   return NULL;
+}
+
+const struct rsp_stream *rsr_origin(const struct reshard_host_group *group, uint32_t *rank,
+                                    const struct rsp_stream *stream) {
+  while (stream && stream->relay != RSP_NO_STREAM) {
+    const struct rsp_program *program = &group->stations[*rank].member->slice.program;
+    const struct rsp_stream *in = &program->streams[stream->relay];
+    stream = rsr_twin(&group->stations[in->peer].member->slice.program, *rank, RSP_DIR_OUT, in);
+    if (stream && stream->round0 != in->round0)
+      return NULL; /* with this each step back is a round earlier: no circle */
+    *rank = in->peer;
+  }
+  return stream;
 }
 
 static uint32_t other_dir(uint32_t dir) {
@@ -326,8 +355,13 @@ enum reshard_status rsr_check_twins(struct reshard_context *context, struct resh
     const struct reshard_context *member = group->stations[stream->peer].member;
     if (!member) return rsr_fault(fault, RESHARD_PEER_FAILED, "prepare: world rank %u has no context", stream->peer);
     const struct rsp_program *peer = &member->slice.program;
-    const struct rsp_stream *twin = rsr_twin(peer, context->world_rank, other_dir(stream->dir), stream->kind);
-    if (!twin || !rsr_same_shape(program, stream, peer, twin)) return bad_twin(context, stream, twin != NULL, fault);
+    const struct rsp_stream *twin = rsr_twin(peer, context->world_rank, other_dir(stream->dir), stream);
+    if (!twin || !rsr_same_times(stream, twin)) return bad_twin(context, stream, twin != NULL, fault);
+    if (stream->relay != RSP_NO_STREAM) continue; /* the receiver compares with the first sender */
+    uint32_t rank = stream->peer;
+    twin = rsr_origin(group, &rank, twin);
+    if (!twin || !rsr_same_parts(program, stream, &group->stations[rank].member->slice.program, twin))
+      return bad_twin(context, stream, true, fault);
   }
   return RESHARD_OK;
 }

@@ -15,19 +15,20 @@
 /* ---- set-up ------------------------------------------------------------------------------------------------------ */
 
 /* Pieces of runs that [first, end) touches: the messages of a direct stream. */
-static uint64_t runs_in(const struct rsr_span *span) {
-  return (span->end - 1) / span->desc->run - span->first / span->desc->run + 1;
+static uint64_t runs_in(const struct rsp_program *program, const struct rsr_span *span) {
+  uint64_t run = rsp_shape_of(program, span->desc)->run;
+  return (span->end - 1) / run - span->first / run + 1;
 }
 
 static uint64_t most_messages(const struct rsp_program *program, const struct rsp_stream *stream) {
   if (stream->kind == RSP_KIND_STAGED) return 1;
-  struct rsr_cursor cursor = rsr_cursor_at_start(stream);
+  struct rsr_cursor cursor = rsr_cursor_at_start(rsr_described(program, stream));
   uint64_t most = 0;
   for (uint64_t turn = 0; turn < rsp_stream_rounds(stream); turn++) {
     uint64_t count = 0;
     for (uint64_t left = rsr_turn_bytes(stream, turn); left > 0;) {
       struct rsr_span span = rsr_take(program, &cursor, left);
-      count += runs_in(&span);
+      count += runs_in(program, &span);
       left -= span.bytes;
     }
     if (count > most) most = count;
@@ -72,8 +73,8 @@ enum reshard_status rsr_staged_prepare(struct reshard_context *context, struct r
       return rsr_no_memory(fault, "messages", host->ports[s].own.room * sizeof(struct rsr_message));
     }
   }
-  for (uint64_t d = 0; d < program->slice->descs.count; d++) {
-    if (program->descs[d].space == RSP_SPACE_STREAM) host->ports[program->descs[d].ref].is_read = true;
+  for (uint64_t s = 0; s < streams; s++) {
+    if (program->streams[s].relay != RSP_NO_STREAM) host->ports[program->streams[s].relay].is_read = true;
   }
   if (open_staging(context, program->slice->staging)) return RESHARD_OK;
   return rsr_no_memory(fault, "staging", program->slice->staging);
@@ -87,7 +88,7 @@ enum reshard_status rsr_staged_link(struct reshard_context *context, struct resh
     if (port->stream->dir != RSP_DIR_IN) continue;
     const struct reshard_context *peer = host->group->stations[port->stream->peer].member;
     const struct rsp_program *program = &peer->slice.program;
-    const struct rsp_stream *twin = rsr_twin(program, context->world_rank, RSP_DIR_OUT, port->stream->kind);
+    const struct rsp_stream *twin = rsr_twin(program, context->world_rank, RSP_DIR_OUT, port->stream);
     port->channel = &rsr_host_of(peer)->ports[twin - program->streams].own;
   }
   return RESHARD_OK;
@@ -118,45 +119,13 @@ static void dawdle(struct reshard_context *context) {
 
 /* ---- pack and unpack --------------------------------------------------------------------------------------------- */
 
-/* Elements of a span that lies in what came in, piece by piece: a run may cross the messages in which it came. */
-struct piece {
-  const unsigned char *at;
-  uint64_t first, elems;
-};
-
-static struct piece relay_piece(struct reshard_context *context, const struct rsr_span *span, uint64_t first) {
-  const struct rsp_program *program = &context->slice.program;
-  const struct rsp_desc *desc = span->desc;
-  const struct rsp_stream *in = &program->streams[desc->ref];
-  uint64_t unit = rsp_dtype_bytes(desc->wire_dtype), off = rsr_locate(program, desc, first).off;
-  uint64_t elems = desc->run - first % desc->run, in_slot = (in->quantum - off % in->quantum) / unit;
-  if (elems > span->end - first) elems = span->end - first;
-  if (elems > in_slot) elems = in_slot;
-  unsigned char *slot = rsr_stage_slot(rsr_host_of(context), in, off / in->quantum);
-  return (struct piece){slot + off % in->quantum, first, elems};
-}
-
-static void pack_relay(struct reshard_context *context, const struct rsr_span *span, unsigned char *wire) {
-  uint64_t unit = rsp_dtype_bytes(span->desc->wire_dtype);
-  for (uint64_t at = span->first; at < span->end;) {
-    struct piece piece = relay_piece(context, span, at);
-    memcpy(wire, piece.at, piece.elems * unit);
-    wire += piece.elems * unit;
-    at += piece.elems;
-  }
-}
-
 static bool pack_span(struct reshard_context *context, const struct rsr_span *span, unsigned char *wire) {
   const struct rsp_program *program = &context->slice.program;
-  if (span->desc->space == RSP_SPACE_STREAM) {
-    pack_relay(context, span, wire);
-    return true;
-  }
-  struct rsr_end end = rsr_end_of(program, span->desc);
-  uint64_t unit = rsp_dtype_bytes(span->desc->wire_dtype);
+  uint32_t outer = rsr_outer_loops(program, span->desc);
+  uint64_t unit = rsp_dtype_bytes(rsp_shape_of(program, span->desc)->wire_dtype);
   struct rsr_nest nest;
   for (uint64_t at = span->first; at < span->end;) {
-    struct rsr_box box = rsr_next_box(&end, at, span->end - at);
+    struct rsr_box box = rsr_next_box(program, span->desc, outer, at, span->end);
     if (!rsr_nest_pack(&nest, &context->slice, span->desc, &box, wire)) return false;
     rsr_nest_run(&nest);
     wire += box.elems * unit;
@@ -167,11 +136,11 @@ static bool pack_span(struct reshard_context *context, const struct rsr_span *sp
 
 static bool unpack_span(struct reshard_context *context, const struct rsr_span *span, const unsigned char *wire) {
   const struct rsp_program *program = &context->slice.program;
-  struct rsr_end end = rsr_end_of(program, span->desc);
-  uint64_t unit = rsp_dtype_bytes(span->desc->wire_dtype);
+  uint32_t outer = rsr_outer_loops(program, span->desc);
+  uint64_t unit = rsp_dtype_bytes(rsp_shape_of(program, span->desc)->wire_dtype);
   struct rsr_nest nest;
   for (uint64_t at = span->first; at < span->end;) {
-    struct rsr_box box = rsr_next_box(&end, at, span->end - at);
+    struct rsr_box box = rsr_next_box(program, span->desc, outer, at, span->end);
     if (!rsr_nest_unpack(&nest, &context->slice, span->desc, &box, wire)) return false;
     rsr_nest_run(&nest);
     wire += box.elems * unit;
@@ -180,28 +149,15 @@ static bool unpack_span(struct reshard_context *context, const struct rsr_span *
   return true;
 }
 
-/* From what came in to this rank's own buffers. */
-static bool copy_relay(struct reshard_context *context, const struct rsr_span *from, const struct rsr_span *to) {
-  struct rsr_nest nest;
-  for (uint64_t at = to->first; at < to->end;) {
-    struct piece piece = relay_piece(context, from, at);
-    struct rsr_box box = {at, piece.elems, 1, to->desc->loop_count};
-    if (!rsr_nest_unpack(&nest, &context->slice, to->desc, &box, piece.at)) return false;
-    rsr_nest_run(&nest);
-    at += piece.elems;
-  }
-  return true;
-}
-
 /* Spans of the two ends of a self stream come in step: they have one shape. */
 static bool copy_span(struct reshard_context *context, const struct rsr_span *from, const struct rsr_span *to) {
-  if (from->desc->space == RSP_SPACE_STREAM) return copy_relay(context, from, to);
   const struct rsp_program *program = &context->slice.program;
-  struct rsr_end a = rsr_end_of(program, from->desc), b = rsr_end_of(program, to->desc);
+  uint32_t outer = rsr_outer_loops(program, from->desc), outer_to = rsr_outer_loops(program, to->desc);
+  if (outer_to > outer) outer = outer_to;
   struct rsr_nest nest;
   for (uint64_t at = to->first; at < to->end;) {
-    struct rsr_box box = rsr_common_box(&a, at, &b, at, to->end - at);
-    if (!rsr_nest_join(&nest, &context->slice, from->desc, at, &context->slice, to->desc, &box)) return false;
+    struct rsr_box box = rsr_next_box(program, to->desc, outer, at, to->end);
+    if (!rsr_nest_join(&nest, &context->slice, from->desc, &context->slice, to->desc, &box)) return false;
     rsr_nest_run(&nest);
     at += box.elems;
   }
@@ -210,12 +166,11 @@ static bool copy_span(struct reshard_context *context, const struct rsr_span *fr
 
 static enum reshard_status no_such_conversion(struct reshard_context *context, const struct rsp_desc *desc,
                                               uint32_t round, struct reshard_fault *fault) {
+  const struct rsp_shape *shape = rsp_shape_of(&context->slice.program, desc);
   rsr_fault(fault, RESHARD_BAD_PLAN, "the plan asks for a conversion that does not exist (dtypes %u and %u, op %u)",
-            desc->buf_dtype, desc->wire_dtype, desc->op);
+            shape->buf_dtype, shape->wire_dtype, shape->op);
   fault->round = round;
-  if (desc->space == RSP_SPACE_BUFFER) {
-    rsr_fault_at(fault, &context->slice.program, rsp_program_buffer(&context->slice.program, desc->ref));
-  }
+  rsr_fault_at(fault, &context->slice.program, rsp_program_buffer(&context->slice.program, desc->ref));
   return RESHARD_BAD_PLAN;
 }
 
@@ -262,7 +217,7 @@ static enum reshard_status pack(struct reshard_context *context, uint32_t round,
   for (uint64_t s = 0; s < host->port_count && status == RESHARD_OK; s++) {
     struct rsr_port *port = &host->ports[s];
     if (port->stream->dir != RSP_DIR_OUT || port->stream->kind != RSP_KIND_STAGED) continue;
-    if (!rsr_active_in(port, round, &turn)) continue;
+    if (port->stream->relay != RSP_NO_STREAM || !rsr_active_in(port, round, &turn)) continue;
     status = pack_port(context, port, turn, round, fault);
     rsr_host_moved(host->group);
   }
@@ -322,6 +277,17 @@ static enum reshard_status act(struct reshard_context *context, enum action acti
   return rsr_complete(context, (uint32_t)(phase - 1), fault);
 }
 
+/* What was unpacked and passed on in this phase is of no more use. */
+static void poison_relayed(struct rsr_host *host, uint64_t phase) {
+  uint64_t turn;
+  for (uint64_t s = 0; s < host->port_count && phase >= 2; s++) {
+    const struct rsr_port *port = &host->ports[s];
+    if (!port->is_read || port->stream->kind != RSP_KIND_STAGED || !rsr_active_in(port, (uint32_t)(phase - 2), &turn))
+      continue;
+    memset(rsr_stage_slot(host, port->stream, turn), RSR_POISON, rsr_turn_bytes(port->stream, turn));
+  }
+}
+
 static enum reshard_status run_phase(struct reshard_context *context, uint64_t phase, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   enum action order[3];
@@ -333,6 +299,7 @@ static enum reshard_status run_phase(struct reshard_context *context, uint64_t p
     if (status == RESHARD_OK && post_first) rsr_post(context, (uint32_t)(phase - 1));
   }
   for (uint32_t i = 0; i < 3 && status == RESHARD_OK; i++) status = act(context, order[i], phase, post_first, fault);
+  if (status == RESHARD_OK && (context->config.flags & RESHARD_GUARD)) poison_relayed(host, phase);
   if (status == RESHARD_OK && atomic_load(&host->group->aborted)) status = rsr_host_aborted(host->group, fault);
   return status;
 }
@@ -353,9 +320,9 @@ static void rewind_ports(struct reshard_context *context) {
   const struct rsp_program *program = &context->slice.program;
   for (uint64_t s = 0; s < host->port_count; s++) {
     struct rsr_port *port = &host->ports[s];
-    port->cursor = rsr_cursor_at_start(port->stream);
+    port->cursor = rsr_cursor_at_start(rsr_described(program, port->stream));
     if (port->stream->dir != RSP_DIR_SELF_DST) continue;
-    port->twin = rsr_cursor_at_start(rsr_twin(program, context->world_rank, RSP_DIR_SELF_SRC, port->stream->kind));
+    port->twin = rsr_cursor_at_start(rsr_twin(program, context->world_rank, RSP_DIR_SELF_SRC, port->stream));
   }
 }
 

@@ -21,6 +21,12 @@ static inline uint64_t rsr_turn_bytes(const struct rsp_stream *stream, uint64_t 
   return left < stream->quantum ? left : stream->quantum;
 }
 
+/* The stream that has the parts: a relay has those of what it passes on. */
+static inline const struct rsp_stream *rsr_described(const struct rsp_program *program,
+                                                     const struct rsp_stream *stream) {
+  return stream->relay == RSP_NO_STREAM ? stream : &program->streams[stream->relay];
+}
+
 static inline unsigned char *rsr_stage_slot(const struct rsr_host *host, const struct rsp_stream *stream,
                                             uint64_t turn) {
   return host->staging + stream->stage_off + turn % stream->slots * stream->slot_stride;

@@ -172,8 +172,9 @@ RESHARD_API enum reshard_status reshard_buffer_get(const struct reshard_context 
                                                    struct reshard_buffer_info *info);
 
 /* Gives a buffer its address: `ptr` is `bytes` bytes, row-major, the caller's, and stays valid and in place until it is
- * bound anew or the context is closed. Training buffers are only read, inference buffers only written. An empty buffer
- * may be NULL. Binding a name again replaces its pointer, and prepare must run again.
+ * bound anew or the context is closed. Training buffers are only read; inference buffers are written, and what has
+ * arrived in them may be read to be passed on. An empty buffer may be NULL. Binding a name again replaces its pointer,
+ * and prepare must run again.
  * UNKNOWN_BUFFER, WRONG_SIZE, WRONG_ALIGNMENT, WRONG_STATE (a refit runs). */
 RESHARD_API enum reshard_status reshard_bind(struct reshard_context *context, enum reshard_side side, const char *name,
                                              void *ptr, uint64_t bytes);

@@ -3,60 +3,48 @@
 #include "runtime/walk.h"
 
 uint32_t rsr_outer_loops(const struct rsp_program *program, const struct rsp_desc *desc) {
-  const struct rsp_loop *loops = program->loops + desc->loops;
-  uint32_t outer = desc->loop_count;
+  const struct rsp_shape *shape = rsp_shape_of(program, desc);
+  const struct rsp_loop *loops = program->loops + shape->loops;
+  uint32_t outer = shape->loop_count;
   while (outer > 0 && (loops[outer - 1].ref_step == 0 || loops[outer - 1].count == 1)) outer--;
   return outer;
 }
 
 uint64_t rsr_desc_elems(const struct rsp_program *program, const struct rsp_desc *desc) {
-  uint64_t elems = desc->run;
-  for (uint32_t l = 0; l < desc->loop_count; l++) elems *= program->loops[desc->loops + l].count;
+  const struct rsp_shape *shape = rsp_shape_of(program, desc);
+  uint64_t elems = shape->run;
+  for (uint32_t l = 0; l < shape->loop_count; l++) elems *= program->loops[shape->loops + l].count;
   return elems;
 }
 
-struct rsr_end rsr_end_of(const struct rsp_program *program, const struct rsp_desc *desc) {
-  return (struct rsr_end){program, desc, rsr_outer_loops(program, desc)};
-}
-
-static uint64_t least(uint64_t a, uint64_t b) {
-  return a < b ? a : b;
-}
-
-struct rsr_box rsr_common_box(const struct rsr_end *a, uint64_t a_first, const struct rsr_end *b, uint64_t b_first,
-                              uint64_t elems) {
-  uint64_t size = b->desc->run, a_left = a->desc->run - a_first % a->desc->run, b_left = size - b_first % size;
-  if (a->desc->run != size || a_left != size || b_left != size || elems < size) {
-    return (struct rsr_box){b_first, least(least(a_left, b_left), elems), 1, b->desc->loop_count};
+struct rsr_box rsr_next_box(const struct rsp_program *program, const struct rsp_desc *desc, uint32_t outer,
+                            uint64_t first, uint64_t end) {
+  const struct rsp_shape *shape = rsp_shape_of(program, desc);
+  const struct rsp_loop *loops = program->loops + shape->loops;
+  uint64_t size = shape->run, in_run = first % shape->run;
+  if (in_run != 0 || end - first < size) {
+    uint64_t elems = shape->run - in_run < end - first ? shape->run - in_run : end - first;
+    return (struct rsr_box){first, elems, 1, shape->loop_count};
   }
-  /* Whole runs: the outermost loop of which a turn starts here and fits, in both. Where only some turns are left of a
-   * loop, no turn of the next one starts here or fits. */
-  struct rsr_box box = {b_first, size, 1, b->desc->loop_count};
-  uint32_t depth = a->desc->loop_count - a->outer;
-  if (depth > b->desc->loop_count - b->outer) depth = b->desc->loop_count - b->outer;
-  for (uint32_t d = 1; d <= depth; d++) {
-    uint32_t level = b->desc->loop_count - d;
-    uint64_t a_count = a->program->loops[a->desc->loops + a->desc->loop_count - d].count;
-    uint64_t b_count = b->program->loops[b->desc->loops + level].count;
-    uint64_t turns = least(a_count - a_first / size % a_count, b_count - b_first / size % b_count);
-    turns = least(turns, elems / size);
-    if (turns == 0 || a_first % size != 0 || b_first % size != 0) break;
-    box = (struct rsr_box){b_first, turns * size, turns, level};
-    if (turns != a_count || turns != b_count) break;
-    size *= turns;
+  /* Whole runs: the outermost loop of which a whole turn starts here and fits; without one, a single run. Where only
+   * some turns are left of a loop, no turn of the next one starts here or fits. */
+  struct rsr_box box = {first, size, 1, shape->loop_count};
+  for (uint32_t l = shape->loop_count; l-- > outer;) {
+    uint64_t turns_left = loops[l].count - first / size % loops[l].count;
+    uint64_t turns = (end - first) / size < turns_left ? (end - first) / size : turns_left;
+    if (first % size != 0 || turns == 0) break;
+    box = (struct rsr_box){first, turns * size, turns, l};
+    size *= loops[l].count;
   }
   return box;
 }
 
-struct rsr_box rsr_next_box(const struct rsr_end *end, uint64_t first, uint64_t elems) {
-  return rsr_common_box(end, first, end, first, elems);
-}
-
 struct rsr_spot rsr_locate(const struct rsp_program *program, const struct rsp_desc *desc, uint64_t first) {
-  const struct rsp_loop *loops = program->loops + desc->loops;
-  uint64_t unit = rsp_dtype_bytes(desc->space == RSP_SPACE_STREAM ? desc->wire_dtype : desc->buf_dtype);
-  uint64_t left = first / desc->run, off = desc->off + first % desc->run * unit, ref = desc->ref;
-  for (uint32_t l = desc->loop_count; l-- > 0;) {
+  const struct rsp_shape *shape = rsp_shape_of(program, desc);
+  const struct rsp_loop *loops = program->loops + shape->loops;
+  uint64_t unit = rsp_dtype_bytes(shape->buf_dtype);
+  uint64_t left = first / shape->run, off = desc->off + first % shape->run * unit, ref = desc->ref;
+  for (uint32_t l = shape->loop_count; l-- > 0;) {
     uint64_t turn = left % loops[l].count;
     left /= loops[l].count;
     ref += turn * (uint64_t)loops[l].ref_step;
@@ -83,49 +71,6 @@ static void enter_part(const struct rsp_program *program, struct rsr_cursor *cur
   }
 }
 
-/* The descriptor that holds an element of the body, from where `seek` is if that is not past it. */
-static void find_desc(const struct rsp_program *program, const struct rsp_body *body, uint64_t elem,
-                      struct rsr_seek *seek) {
-  if (!seek->inside || elem < seek->before) {
-    seek->desc = body->descs;
-    seek->before = 0;
-    seek->inside = true;
-  }
-  for (;;) {
-    uint64_t elems = rsr_desc_elems(program, &program->descs[seek->desc]);
-    if (elem - seek->before < elems) return;
-    seek->before += elems;
-    seek->desc++;
-  }
-}
-
-bool rsr_seek(const struct rsp_program *program, const struct rsp_stream *stream, uint64_t byte, struct rsr_seek *seek,
-              struct rsr_cursor *cursor) {
-  if (byte >= stream->bytes) return false;
-  if (seek->stream != stream || byte < seek->base) *seek = (struct rsr_seek){.stream = stream, .part = stream->parts};
-  for (;;) {
-    const struct rsp_part *part = &program->parts[seek->part];
-    const struct rsp_body *body = &program->bodies[part->body];
-    uint64_t bytes = (part->hi - part->lo) * body->wire_bytes;
-    if (byte - seek->base >= bytes) {
-      seek->base += bytes;
-      seek->part++;
-      seek->inside = false;
-      continue;
-    }
-    if ((byte - seek->base) % body->wire_bytes != 0) return false;
-    uint64_t elem = part->lo + (byte - seek->base) / body->wire_bytes;
-    find_desc(program, body, elem, seek);
-    *cursor = (struct rsr_cursor){.part = seek->part,
-                                  .desc = seek->desc,
-                                  .elem = elem - seek->before,
-                                  .desc_elems = rsr_desc_elems(program, &program->descs[seek->desc]),
-                                  .left = part->hi - elem,
-                                  .inside = true};
-    return true;
-  }
-}
-
 struct rsr_span rsr_take(const struct rsp_program *program, struct rsr_cursor *cursor, uint64_t bytes) {
   if (!cursor->inside) {
     enter_part(program, cursor);
@@ -147,11 +92,11 @@ struct rsr_span rsr_take(const struct rsp_program *program, struct rsr_cursor *c
   return span;
 }
 
-static bool same_desc(const struct rsp_program *a, const struct rsp_desc *da, const struct rsp_program *b,
-                      const struct rsp_desc *db) {
-  if (da->run != db->run || da->loop_count != db->loop_count || da->wire_dtype != db->wire_dtype) return false;
-  for (uint32_t l = 0; l < da->loop_count; l++) {
-    if (a->loops[da->loops + l].count != b->loops[db->loops + l].count) return false;
+static bool same_desc(const struct rsp_program *a, const struct rsp_shape *x, const struct rsp_program *b,
+                      const struct rsp_shape *y) {
+  if (x->run != y->run || x->loop_count != y->loop_count || x->wire_dtype != y->wire_dtype) return false;
+  for (uint32_t l = 0; l < x->loop_count; l++) {
+    if (a->loops[x->loops + l].count != b->loops[y->loops + l].count) return false;
   }
   return true;
 }
@@ -160,17 +105,20 @@ static bool same_body(const struct rsp_program *a, const struct rsp_body *ba, co
                       const struct rsp_body *bb) {
   if (ba->desc_count != bb->desc_count || ba->elems != bb->elems || ba->wire_bytes != bb->wire_bytes) return false;
   for (uint64_t d = 0; d < ba->desc_count; d++) {
-    if (!same_desc(a, &a->descs[ba->descs + d], b, &b->descs[bb->descs + d])) return false;
+    if (!same_desc(a, rsp_shape_of(a, &a->descs[ba->descs + d]), b, rsp_shape_of(b, &b->descs[bb->descs + d])))
+      return false;
   }
   return true;
 }
 
-bool rsr_same_shape(const struct rsp_program *a, const struct rsp_stream *sa, const struct rsp_program *b,
+bool rsr_same_times(const struct rsp_stream *a, const struct rsp_stream *b) {
+  return a->kind == b->kind && a->bytes == b->bytes && a->quantum == b->quantum && a->round0 == b->round0 &&
+         a->step == b->step;
+}
+
+bool rsr_same_parts(const struct rsp_program *a, const struct rsp_stream *sa, const struct rsp_program *b,
                     const struct rsp_stream *sb) {
-  if (sa->kind != sb->kind || sa->part_count != sb->part_count || sa->bytes != sb->bytes ||
-      sa->quantum != sb->quantum || sa->round0 != sb->round0 || sa->step != sb->step) {
-    return false;
-  }
+  if (sa->part_count != sb->part_count || sa->bytes != sb->bytes || sa->quantum != sb->quantum) return false;
   uint64_t last_a = UINT64_MAX, last_b = UINT64_MAX; /* many parts of one body cost one comparison */
   for (uint64_t p = 0; p < sa->part_count; p++) {
     const struct rsp_part *pa = &a->parts[sa->parts + p], *pb = &b->parts[sb->parts + p];

@@ -21,23 +21,12 @@ struct rsr_box {
 /* Loops up to the last one that goes over buffers are taken turn by turn: addresses of buffers are not affine. */
 uint32_t rsr_outer_loops(const struct rsp_program *program, const struct rsp_desc *desc);
 
-/* A descriptor, and how many of its loops are taken turn by turn. */
-struct rsr_end {
-  const struct rsp_program *program;
-  const struct rsp_desc *desc;
-  uint32_t outer;
-};
-struct rsr_end rsr_end_of(const struct rsp_program *program, const struct rsp_desc *desc);
+/* The next box of elements [first, end), first < end <= the descriptor's elements; no box spans a turn of the `outer`
+ * first loops. */
+struct rsr_box rsr_next_box(const struct rsp_program *program, const struct rsp_desc *desc, uint32_t outer,
+                            uint64_t first, uint64_t end);
 
-/* The next box of at most `elems` elements, of which there are some; none spans a turn of the outer loops. */
-struct rsr_box rsr_next_box(const struct rsr_end *end, uint64_t first, uint64_t elems);
-
-/* The next box that two ends have in common, of at most `elems` elements from element a_first of one and b_first of the
- * other; in terms of `b`. The two may differ in shape: then boxes are smaller. */
-struct rsr_box rsr_common_box(const struct rsr_end *a, uint64_t a_first, const struct rsr_end *b, uint64_t b_first,
-                              uint64_t elems);
-
-/* Where element `first` of a descriptor is: gid or stream, byte there. */
+/* Where element `first` of a descriptor is: gid, byte there. */
 struct rsr_spot {
   uint32_t ref;
   uint64_t off;
@@ -58,17 +47,6 @@ struct rsr_cursor {
 };
 struct rsr_cursor rsr_cursor_at_start(const struct rsp_stream *stream);
 
-/* A cursor at byte `byte` of the stream; false if no element begins there. `seek`, zeroed first, makes a row of calls
- * with ascending bytes cheap. */
-struct rsr_seek {
-  const struct rsp_stream *stream;
-  uint64_t part, base;   /* the part where the last one was, its first byte */
-  uint64_t desc, before; /* the descriptor, elements of the body before it; valid if `inside` */
-  bool inside;
-};
-bool rsr_seek(const struct rsp_program *program, const struct rsp_stream *stream, uint64_t byte, struct rsr_seek *seek,
-              struct rsr_cursor *cursor);
-
 /* What rsr_take gives: elements [first, end) of a descriptor, `bytes` of them on the wire. */
 struct rsr_span {
   const struct rsp_desc *desc;
@@ -77,8 +55,11 @@ struct rsr_span {
 /* The next span of at most `bytes` bytes, more than 0, which the stream must still have. */
 struct rsr_span rsr_take(const struct rsp_program *program, struct rsr_cursor *cursor, uint64_t bytes);
 
-/* The same shape at both ends of a stream: parts, elements, descriptors, loops, runs and wire dtypes. */
-bool rsr_same_shape(const struct rsp_program *a, const struct rsp_stream *sa, const struct rsp_program *b,
+/* The same messages in the same rounds at both ends of a stream. */
+bool rsr_same_times(const struct rsp_stream *a, const struct rsp_stream *b);
+/* The same shape where a stream begins and where it arrives: parts, elements, descriptors, loops, runs and wire dtypes.
+ */
+bool rsr_same_parts(const struct rsp_program *a, const struct rsp_stream *sa, const struct rsp_program *b,
                     const struct rsp_stream *sb);
 
 #endif

@@ -157,7 +157,7 @@ static int compare_pairs(const struct plan_route *x, const struct plan_route *y)
   return order ? order : plan_compare_who(x->to, y->to);
 }
 
-// The routes of one pair of processes: at most two kinds at two ends.
+// The routes of one pair of processes: streams of two kinds at two ends.
 struct pair {
   const struct plan_route *first;
   size_t count;

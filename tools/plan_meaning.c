@@ -28,8 +28,12 @@ static int compare_routes(const void *a, const void *b) {
   const struct plan_route *x = a, *y = b;
   int order = plan_compare_who(x->from, y->from);
   if (!order) order = plan_compare_who(x->to, y->to);
-  if (!order) order = (x->end > y->end) - (x->end < y->end);
-  return order ? order : (x->kind > y->kind) - (x->kind < y->kind);
+  if (order) return order;
+  const uint64_t a_words[] = {x->end, x->kind, x->bytes, x->round0, x->quantum, x->step};
+  const uint64_t b_words[] = {y->end, y->kind, y->bytes, y->round0, y->quantum, y->step};
+  for (size_t i = 0; !order && i < sizeof a_words / sizeof a_words[0]; i++)
+    order = (a_words[i] > b_words[i]) - (a_words[i] < b_words[i]);
+  return order;
 }
 
 // The elements of a piece, whatever its tensor: where each is in the buffer and in the tensor, and by which op.

@@ -50,7 +50,7 @@ struct plan_meaning {
   const struct rsp_plan *plan;
   struct plan_row *rows; /* by side, name, rank */
   size_t row_count;
-  struct plan_route *routes; /* by from, to, end, kind */
+  struct plan_route *routes; /* by from, to, end, kind, bytes, rounds: tags leave no trace */
   size_t route_count;
   struct plan_seat *seats; /* by who; one per world rank */
 };

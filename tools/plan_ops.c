@@ -26,7 +26,8 @@ static struct plan_op *push(struct list *list, const struct rsp_stream *stream, 
   }
   struct plan_op *op = &list->ops[list->count++];
   *op = (struct plan_op){.round = plan_round_of(stream, turn), .kind = kind, .stream = stream};
-  if (stream->slots) op->staging = stream->stage_off + turn % stream->slots * stream->slot_stride;
+  const struct rsp_stream *from = plan_stream_from(list->program, stream);
+  if (from->slots) op->staging = from->stage_off + turn % from->slots * from->slot_stride;
   return op;
 }
 
@@ -44,7 +45,7 @@ static void add_copy(struct list *list, const struct plan_fragment *f, enum plan
 static void add_runs(struct list *list, const struct plan_fragment *f, enum plan_op_kind kind) {
   uint64_t wire = f->bytes / (f->hi - f->lo);
   for (uint64_t lo = f->lo; lo < f->hi;) {
-    uint64_t hi = (lo / f->desc->run + 1) * f->desc->run;
+    uint64_t run = rsp_shape_of(list->program, f->desc)->run, hi = (lo / run + 1) * run;
     if (hi > f->hi) hi = f->hi;
     struct plan_op *op = push(list, f->stream, f->turn, kind);
     if (!op) return;
@@ -86,7 +87,8 @@ static void add_fragment(void *user, const struct plan_fragment *f) {
 
 static void add_stream(struct list *list, const struct rsp_stream *s) {
   if (s->dir == RSP_DIR_SELF_SRC) list->self = list->count;
-  plan_fragments(list->program, s, add_fragment, list);
+  bool packs = s->kind == RSP_KIND_DIRECT || s->relay == RSP_NO_STREAM; // what is passed on lies packed already
+  if (packs) plan_fragments(list->program, s, add_fragment, list);
   if (s->kind == RSP_KIND_DIRECT || s->dir > RSP_DIR_IN) return;
   for (uint64_t turn = 0; turn < rsp_stream_rounds(s); turn++) {
     struct plan_op *op = push(list, s, turn, s->dir == RSP_DIR_OUT ? PLAN_OP_SEND : PLAN_OP_RECEIVE);

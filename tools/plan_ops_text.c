@@ -7,26 +7,22 @@
 #include "tools/plan_text.h"
 
 static void show_desc(const struct rsp_program *p, const struct rsp_desc *d, uint64_t lo, uint64_t hi) {
-  if (d->space == RSP_SPACE_STREAM)
-    printf("stream %u", d->ref);
-  else
-    plan_text_str(stdout, p->names, rsp_program_buffer(p, d->ref)->name);
+  const struct rsp_shape *shape = rsp_shape_of(p, d);
+  plan_text_str(stdout, p->names, rsp_program_buffer(p, d->ref)->name);
   printf("+%llu", (unsigned long long)d->off);
-  for (uint32_t i = 0; i < d->loop_count; i++) {
-    const struct rsp_loop *l = &p->loops[d->loops + i];
+  for (uint32_t i = 0; i < shape->loop_count; i++) {
+    const struct rsp_loop *l = &p->loops[shape->loops + i];
     printf(" x%llu", (unsigned long long)l->count);
     if (l->ref_step) printf(" buffer%+lld", (long long)l->ref_step);
     if (l->off_step || !l->ref_step) printf(" by %lld", (long long)l->off_step);
   }
-  printf(" run %llu %s", (unsigned long long)d->run, rsp_dtype_word(d->buf_dtype));
-  if (d->wire_dtype != d->buf_dtype) printf(" as %s", rsp_dtype_word(d->wire_dtype));
+  printf(" run %llu %s", (unsigned long long)shape->run, rsp_dtype_word(shape->buf_dtype));
+  if (shape->wire_dtype != shape->buf_dtype) printf(" as %s", rsp_dtype_word(shape->wire_dtype));
   if (lo || hi != plan_desc_elems(p, d))
     printf(", elements %llu to %llu", (unsigned long long)lo, (unsigned long long)hi);
 }
 
-static void show_message(const struct rsp_program *p, const struct plan_op *op) {
-  bool send = op->kind == PLAN_OP_SEND;
-  printf("%s %u, %s ", send ? "send to" : "receive from", op->stream->peer, send ? "from" : "into");
+static void show_message_place(const struct rsp_program *p, const struct plan_op *op) {
   if (!op->desc) {
     printf("staging %llu", (unsigned long long)op->staging);
     return;
@@ -36,6 +32,13 @@ static void show_message(const struct rsp_program *p, const struct plan_op *op) 
   plan_desc_at(p, op->desc, op->lo, &gid, &off);
   plan_text_str(stdout, p->names, rsp_program_buffer(p, gid)->name);
   printf("+%llu", (unsigned long long)off);
+}
+
+static void show_message(const struct rsp_program *p, const struct plan_op *op) {
+  bool send = op->kind == PLAN_OP_SEND;
+  printf("%s %u, %s ", send ? "send to" : "receive from", op->stream->peer, send ? "from" : "into");
+  show_message_place(p, op);
+  if (op->stream->relay != RSP_NO_STREAM) printf(", relayed from %u", plan_stream_from(p, op->stream)->peer);
 }
 
 static void show_op(const struct rsp_program *p, const struct plan_op *op) {

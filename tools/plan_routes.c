@@ -29,24 +29,21 @@ static uint64_t turns_of(const struct box *b, uint32_t i, uint64_t count) {
   return i < b->at ? 1 : i == b->at ? b->digit[i] : count;
 }
 
-static struct plan_print name_of(const struct rank *r, const struct rsp_desc *d, int64_t ref) {
-  if (d->space == RSP_SPACE_STREAM) {
-    struct plan_who from = who_of(r->plan, r->p.streams[d->ref].peer);
-    return plan_print_hash(&from, sizeof from, 5);
-  }
+static struct plan_print name_of(const struct rank *r, int64_t ref) {
   return r->names[rsp_program_buffer(&r->p, (uint32_t)ref) - r->p.buffers];
 }
 
 // Sums over the loops that change the buffer; the others are already in `inner`.
 static struct plan_print sum_buffers(const struct rank *r, const struct rsp_desc *d, const struct box *b,
                                      struct plan_print inner, int64_t ref, int64_t off) {
-  const struct rsp_loop *loops = r->p.loops + d->loops;
+  const struct rsp_shape *shape = rsp_shape_of(&r->p, d);
+  const struct rsp_loop *loops = r->p.loops + shape->loops;
   uint64_t turn[MOST_LOOPS] = {0};
   struct plan_print sum = {{0}};
   for (;;) {
-    struct plan_print here = plan_print_mul(name_of(r, d, ref), plan_print_at(off, 0));
+    struct plan_print here = plan_print_mul(name_of(r, ref), plan_print_at(off, 0));
     sum = plan_print_add(sum, plan_print_mul(here, inner));
-    uint32_t i = d->loop_count;
+    uint32_t i = shape->loop_count;
     while (i-- > 0) {
       uint64_t turns = turns_of(b, i, loops[i].count);
       if (!loops[i].ref_step || turns < 2) continue;
@@ -62,10 +59,11 @@ static struct plan_print sum_buffers(const struct rank *r, const struct rsp_desc
 }
 
 static struct plan_print print_box(const struct rank *r, const struct rsp_desc *d, const struct box *b) {
-  const struct rsp_loop *loops = r->p.loops + d->loops;
+  const struct rsp_shape *shape = rsp_shape_of(&r->p, d);
+  const struct rsp_loop *loops = r->p.loops + shape->loops;
   struct plan_print inner = {{1, 1}}, step;
   int64_t ref = d->ref, off = (int64_t)d->off;
-  for (uint32_t i = 0; i < d->loop_count; i++) {
+  for (uint32_t i = 0; i < shape->loop_count; i++) {
     uint64_t turns = turns_of(b, i, loops[i].count);
     if (!turns) return (struct plan_print){{0}};
     if (i < b->at) {
@@ -76,28 +74,30 @@ static struct plan_print print_box(const struct rank *r, const struct rsp_desc *
       inner = plan_print_mul(inner, plan_print_sum(step, turns));
     }
   }
-  uint64_t run = turns_of(b, d->loop_count, d->run);
+  uint64_t run = turns_of(b, shape->loop_count, shape->run);
   if (!run) return (struct plan_print){{0}};
-  step = plan_print_at((int64_t)rsp_dtype_bytes(d->buf_dtype), 0);
+  step = plan_print_at((int64_t)rsp_dtype_bytes(shape->buf_dtype), 0);
   inner = plan_print_mul(inner, plan_print_sum(step, run));
   return sum_buffers(r, d, b, inner, ref, off);
 }
 
 // The first `elems` elements of a descriptor: at most one box per loop and one of the run.
 static struct plan_print print_prefix(const struct rank *r, const struct rsp_desc *d, uint64_t elems) {
-  const struct rsp_loop *loops = r->p.loops + d->loops;
+  const struct rsp_shape *shape = rsp_shape_of(&r->p, d);
+  const struct rsp_loop *loops = r->p.loops + shape->loops;
   struct plan_print sum = {{0}};
   struct box b = {0};
   uint64_t size = plan_desc_elems(&r->p, d);
-  for (uint32_t i = 0; i <= d->loop_count && elems; i++) {
-    size /= i < d->loop_count ? loops[i].count : d->run;
+  for (uint32_t i = 0; i <= shape->loop_count && elems; i++) {
+    size /= i < shape->loop_count ? loops[i].count : shape->run;
     b.at = i;
     b.digit[i] = elems / size;
     elems %= size;
     // All turns of the first loop: what is left of the nest is nothing.
     if (b.digit[i]) sum = plan_print_add(sum, print_box(r, d, &b));
   }
-  struct plan_print what = plan_print_hash(&d->constant, sizeof d->constant, d->op * 256 + d->wire_dtype);
+  struct plan_print what =
+      plan_print_hash(&shape->constant, sizeof shape->constant, shape->op * 256 + shape->wire_dtype);
   return plan_print_mul(sum, what);
 }
 
@@ -127,8 +127,9 @@ static void add_stream(const struct rank *r, const struct rsp_stream *s, struct 
                                .quantum = s->quantum,
                                .round0 = s->round0,
                                .step = s->step};
-  for (uint64_t i = 0; i < s->part_count; i++)
-    route->elements = plan_print_add(route->elements, print_part(r, &r->p.parts[s->parts + i]));
+  const struct rsp_stream *from = plan_stream_from(&r->p, s); // a relay reads where what it passes on is written
+  for (uint64_t i = 0; i < from->part_count; i++)
+    route->elements = plan_print_add(route->elements, print_part(r, &r->p.parts[from->parts + i]));
 }
 
 static bool add_rank(const struct rsp_plan *plan, uint32_t world_rank, struct plan_route *routes, size_t *count) {

@@ -67,17 +67,14 @@ static json_t *links_json(const struct rsp_summary *s) {
 
 static json_t *desc_json(const struct rsp_program *p, const struct rsp_desc *d, uint64_t lo, uint64_t hi) {
   json_t *o = json_object(), *loops = json_array();
-  if (d->space == RSP_SPACE_STREAM) {
-    set(o, "stream", d->ref);
-  } else {
-    json_object_set_new(o, "buffer", plan_json_str(p->names, rsp_program_buffer(p, d->ref)->name));
-    set(o, "gid", d->ref);
-  }
+  const struct rsp_shape *sh = rsp_shape_of(p, d);
+  json_object_set_new(o, "buffer", plan_json_str(p->names, rsp_program_buffer(p, d->ref)->name));
+  set(o, "gid", d->ref);
   set(o, "offset", d->off);
-  set(o, "run", d->run);
-  json_object_set_new(o, "dtype", json_string(rsp_dtype_word(d->buf_dtype)));
-  for (uint32_t i = 0; i < d->loop_count; i++) {
-    const struct rsp_loop *l = &p->loops[d->loops + i];
+  set(o, "run", sh->run);
+  json_object_set_new(o, "dtype", json_string(rsp_dtype_word(sh->buf_dtype)));
+  for (uint32_t i = 0; i < sh->loop_count; i++) {
+    const struct rsp_loop *l = &p->loops[sh->loops + i];
     json_t *row = json_object();
     set(row, "count", l->count);
     json_object_set_new(row, "gid_step", json_integer(l->ref_step));
@@ -89,6 +86,27 @@ static json_t *desc_json(const struct rsp_program *p, const struct rsp_desc *d, 
   return o;
 }
 
+// Where a message is read or written: a byte of staging, or one of a buffer.
+static json_t *place_json(const struct rsp_program *p, const struct plan_op *op) {
+  json_t *o = json_object();
+  if (!op->desc) {
+    set(o, "staging", op->staging);
+    return o;
+  }
+  uint32_t gid;
+  uint64_t off;
+  plan_desc_at(p, op->desc, op->lo, &gid, &off);
+  json_object_set_new(o, "buffer", plan_json_str(p->names, rsp_program_buffer(p, gid)->name));
+  set(o, "gid", gid);
+  set(o, "offset", off);
+  return o;
+}
+
+// From whom a relay has what it sends.
+static void relay_json(json_t *o, const struct rsp_program *p, const struct rsp_stream *s) {
+  if (s->relay != RSP_NO_STREAM) set(o, "relay", plan_stream_from(p, s)->peer);
+}
+
 static json_t *op_json(const struct rsp_program *p, const struct plan_op *op) {
   static const char *const words[] = {"pack", "copy", "send", "receive", "unpack"};
   static const char *const ops[] = {"copy", "neg_exp", "add"};
@@ -97,31 +115,22 @@ static json_t *op_json(const struct rsp_program *p, const struct plan_op *op) {
   if (copy) json_object_set_new(o, "kind", json_string(words[op->kind]));
   set(o, "peer", op->stream->peer);
   set(o, "bytes", op->bytes);
+  if (!copy) {
+    json_object_set_new(o, "place", place_json(p, op));
+    relay_json(o, p, op->stream);
+    return o;
+  }
   if (op->kind == PLAN_OP_COPY) {
     json_object_set_new(o, "from", desc_json(p, op->desc, op->lo, op->hi));
     json_object_set_new(o, "to", desc_json(p, op->to, op->to_lo, op->to_lo + (op->hi - op->lo)));
-  } else if (copy) {
+  } else {
     json_object_set_new(o, "place", desc_json(p, op->desc, op->lo, op->hi));
     set(o, "staging", op->staging);
-  } else if (op->desc) {
-    uint32_t gid;
-    uint64_t off;
-    plan_desc_at(p, op->desc, op->lo, &gid, &off);
-    json_t *place = json_object();
-    json_object_set_new(place, "buffer", plan_json_str(p->names, rsp_program_buffer(p, gid)->name));
-    set(place, "gid", gid);
-    set(place, "offset", off);
-    json_object_set_new(o, "place", place);
-  } else {
-    json_t *place = json_object();
-    set(place, "staging", op->staging);
-    json_object_set_new(o, "place", place);
   }
-  if (!copy) return o;
-  const struct rsp_desc *d = op->to ? op->to : op->desc;
-  json_object_set_new(o, "wire_dtype", json_string(rsp_dtype_word(op->desc->wire_dtype)));
-  json_object_set_new(o, "op", json_string(ops[d->op]));
-  if (d->op == RSP_OP_ADD) json_object_set_new(o, "constant", json_real((double)d->constant));
+  const struct rsp_shape *sh = rsp_shape_of(p, op->to ? op->to : op->desc);
+  json_object_set_new(o, "wire_dtype", json_string(rsp_dtype_word(sh->wire_dtype)));
+  json_object_set_new(o, "op", json_string(ops[sh->op]));
+  if (sh->op == RSP_OP_ADD) json_object_set_new(o, "constant", json_real((double)sh->constant));
   return o;
 }
 
@@ -149,6 +158,8 @@ static json_t *stream_json(const struct plan_show *show, const struct rsp_progra
   set(o, "peer", s->peer);
   json_object_set_new(o, "link", json_string(plan_link_word(plan_link_of(show->plan, p->slice->world_rank, s->peer))));
   json_object_set_new(o, "kind", json_string(s->kind == RSP_KIND_DIRECT ? "direct" : "staged"));
+  set(o, "tag", s->tag);
+  relay_json(o, p, s);
   set(o, "bytes", s->bytes);
   set(o, "quantum", s->quantum);
   set(o, "round0", s->round0);
@@ -207,6 +218,7 @@ static json_t *rank_json(const struct plan_show *show, uint32_t world_rank) {
   set(o, "peers", f.peers);
   set(o, "staging", f.staging);
   set(o, "slice_bytes", f.slice_bytes);
+  set(o, "held_bytes", f.held_bytes);
   if (show->rank >= 0) add_details(show, o, &p);
   if (show->ops) json_object_set_new(o, "rounds", rounds_json(&p));
   return o;

@@ -74,14 +74,15 @@ static void show_bytes(const struct rsp_plan *plan) {
 
 // ---- ranks ---------------------------------------------------------------------------------------------------------
 
-enum { COLUMNS = 9 };
+enum { COLUMNS = 10 };
 static const char *const titles[COLUMNS] = {"net out", "net in",   "nvl out", "nvl in", "local",
-                                            "staging", "messages", "ops",     "slice"};
-static const bool is_bytes[COLUMNS] = {true, true, true, true, true, true, false, false, true};
+                                            "staging", "messages", "ops",     "slice",  "held"};
+static const bool is_bytes[COLUMNS] = {true, true, true, true, true, true, false, false, true, true};
 
 static void columns_of(const struct plan_facts *f, double out[COLUMNS]) {
-  const uint64_t values[COLUMNS] = {f->network_out, f->network_in, f->nvlink_out,           f->nvlink_in,  f->local,
-                                    f->staging,     f->messages,   f->messages + f->copies, f->slice_bytes};
+  const uint64_t values[COLUMNS] = {f->network_out, f->network_in, f->nvlink_out, f->nvlink_in,
+                                    f->local,       f->staging,    f->messages,   f->messages + f->copies,
+                                    f->slice_bytes, f->held_bytes};
   for (unsigned i = 0; i < COLUMNS; i++) out[i] = (double)values[i];
 }
 
@@ -153,7 +154,7 @@ static void show_buffer(const struct rsp_program *p, const struct rsp_sbuffer *b
   fputc('\n', stdout);
 }
 
-static void show_stream(const struct plan_show *show, const struct rsp_stream *s) {
+static void show_stream(const struct plan_show *show, const struct rsp_program *p, const struct rsp_stream *s) {
   static const char *const dirs[] = {"to", "from", "self, source", "self, destination"};
   uint64_t turns = rsp_stream_rounds(s);
   char text[32], quantum[32];
@@ -166,6 +167,7 @@ static void show_stream(const struct plan_show *show, const struct rsp_stream *s
          turns == 1 ? "" : "s", s->round0);
   if (turns > 1) printf(" to %u", plan_round_of(s, turns - 1));
   if (s->step > 1 && turns > 1) printf(" by %u", s->step);
+  if (s->relay != RSP_NO_STREAM) printf(", relayed from %u", plan_stream_from(p, s)->peer);
   fputc('\n', stdout);
 }
 
@@ -181,7 +183,7 @@ static void show_rank_details(const struct plan_show *show) {
   for (uint64_t i = 0; i < buffers && i < MOST_ROWS; i++) show_buffer(&p, &p.buffers[i]);
   show_rest(buffers);
   printf("\n  %llu streams\n", (unsigned long long)streams);
-  for (uint64_t i = 0; i < streams && i < MOST_ROWS; i++) show_stream(show, &p.streams[i]);
+  for (uint64_t i = 0; i < streams && i < MOST_ROWS; i++) show_stream(show, &p, &p.streams[i]);
   show_rest(streams);
 }
 

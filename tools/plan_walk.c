@@ -25,18 +25,20 @@ const char *plan_link_word(enum plan_link link) {
 }
 
 uint64_t plan_desc_elems(const struct rsp_program *program, const struct rsp_desc *desc) {
-  uint64_t elems = desc->run;
-  for (uint32_t i = 0; i < desc->loop_count; i++) elems *= program->loops[desc->loops + i].count;
+  const struct rsp_shape *shape = rsp_shape_of(program, desc);
+  uint64_t elems = shape->run;
+  for (uint32_t i = 0; i < shape->loop_count; i++) elems *= program->loops[shape->loops + i].count;
   return elems;
 }
 
 void plan_desc_at(const struct rsp_program *program, const struct rsp_desc *desc, uint64_t e, uint32_t *ref,
                   uint64_t *off) {
+  const struct rsp_shape *shape = rsp_shape_of(program, desc);
   int64_t gid = desc->ref, byte = (int64_t)desc->off;
-  byte += (int64_t)(e % desc->run * rsp_dtype_bytes(desc->buf_dtype));
-  e /= desc->run;
-  for (uint32_t i = desc->loop_count; i-- > 0;) {
-    const struct rsp_loop *loop = &program->loops[desc->loops + i];
+  byte += (int64_t)(e % shape->run * rsp_dtype_bytes(shape->buf_dtype));
+  e /= shape->run;
+  for (uint32_t i = shape->loop_count; i-- > 0;) {
+    const struct rsp_loop *loop = &program->loops[shape->loops + i];
     gid += (int64_t)(e % loop->count) * loop->ref_step;
     byte += (int64_t)(e % loop->count) * loop->off_step;
     e /= loop->count;
@@ -60,10 +62,15 @@ static uint64_t cut_by_turns(const struct rsp_stream *s, const struct rsp_desc *
   return at;
 }
 
+const struct rsp_stream *plan_stream_from(const struct rsp_program *program, const struct rsp_stream *stream) {
+  return stream->relay == RSP_NO_STREAM ? stream : &program->streams[stream->relay];
+}
+
 void plan_fragments(const struct rsp_program *p, const struct rsp_stream *s, plan_fragment_fn fn, void *user) {
+  const struct rsp_stream *from = plan_stream_from(p, s);
   uint64_t at = 0;
-  for (uint64_t i = 0; i < s->part_count; i++) {
-    const struct rsp_part *part = &p->parts[s->parts + i];
+  for (uint64_t i = 0; i < from->part_count; i++) {
+    const struct rsp_part *part = &p->parts[from->parts + i];
     const struct rsp_body *body = &p->bodies[part->body];
     uint64_t first = 0;
     for (uint64_t k = 0; k < body->desc_count && first < part->hi; k++) {
@@ -79,18 +86,20 @@ void plan_fragments(const struct rsp_program *p, const struct rsp_stream *s, pla
 // ---- figures of a rank ---------------------------------------------------------------------------------------------
 
 struct count {
+  const struct rsp_program *program;
   uint64_t fragments, runs;
 };
 
 static void count_fragment(void *user, const struct plan_fragment *f) {
   struct count *count = user;
   count->fragments++;
-  count->runs += (f->hi - 1) / f->desc->run - f->lo / f->desc->run + 1;
+  uint64_t run = rsp_shape_of(count->program, f->desc)->run;
+  count->runs += (f->hi - 1) / run - f->lo / run + 1;
 }
 
 static void add_stream(const struct rsp_plan *plan, const struct rsp_program *p, const struct rsp_stream *s,
                        struct plan_facts *facts) {
-  struct count count = {0, 0};
+  struct count count = {p, 0, 0};
   plan_fragments(p, s, count_fragment, &count);
   if (s->dir == RSP_DIR_SELF_DST) {
     facts->local += s->bytes;
@@ -99,7 +108,11 @@ static void add_stream(const struct rsp_plan *plan, const struct rsp_program *p,
   if (s->dir > RSP_DIR_IN) return;
   bool direct = s->kind == RSP_KIND_DIRECT;
   facts->messages += direct ? count.runs : rsp_stream_rounds(s);
-  facts->copies += direct ? 0 : count.fragments;
+  facts->copies += direct || s->relay != RSP_NO_STREAM ? 0 : count.fragments;
+  if (s->peer == p->slice->world_rank) { // passed on to itself
+    facts->local += s->dir == RSP_DIR_IN ? s->bytes : 0;
+    return;
+  }
   bool network = plan_link_of(plan, p->slice->world_rank, s->peer) == PLAN_NETWORK;
   if (s->dir == RSP_DIR_OUT)
     *(network ? &facts->network_out : &facts->nvlink_out) += s->bytes;
@@ -107,16 +120,17 @@ static void add_stream(const struct rsp_plan *plan, const struct rsp_program *p,
     *(network ? &facts->network_in : &facts->nvlink_in) += s->bytes;
 }
 
-// Streams out and in both ascend by peer.
+// Streams out and in both ascend by peer. A rank is no peer of itself.
 static uint64_t count_peers(const struct rsp_program *p) {
   uint64_t count = p->slice->streams.count, i = 0, out = 0, peers = 0;
   while (out < count && p->streams[out].dir == RSP_DIR_OUT) out++;
-  for (uint64_t j = out; i < out || (j < count && p->streams[j].dir == RSP_DIR_IN); peers++) {
+  for (uint64_t j = out; i < out || (j < count && p->streams[j].dir == RSP_DIR_IN);) {
     uint64_t a = i < out ? p->streams[i].peer : UINT64_MAX;
     uint64_t b = j < count && p->streams[j].dir == RSP_DIR_IN ? p->streams[j].peer : UINT64_MAX;
     uint64_t peer = a < b ? a : b;
     while (i < out && p->streams[i].peer == peer) i++;
     while (j < count && p->streams[j].dir == RSP_DIR_IN && p->streams[j].peer == peer) j++;
+    peers += peer != p->slice->world_rank;
   }
   return peers;
 }
@@ -124,6 +138,9 @@ static uint64_t count_peers(const struct rsp_program *p) {
 void plan_facts_of(const struct rsp_plan *plan, uint32_t world_rank, struct plan_facts *facts) {
   struct rsp_program p;
   rsp_program_of(plan, world_rank, &p);
-  *facts = (struct plan_facts){.staging = p.slice->staging, .slice_bytes = p.slice->bytes, .peers = count_peers(&p)};
+  *facts = (struct plan_facts){.staging = p.slice->staging,
+                               .slice_bytes = p.slice->bytes,
+                               .held_bytes = plan->directory[world_rank].held_bytes,
+                               .peers = count_peers(&p)};
   for (uint64_t i = 0; i < p.slice->streams.count; i++) add_stream(plan, &p, &p.streams[i], facts);
 }

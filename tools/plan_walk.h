@@ -34,7 +34,9 @@ struct plan_fragment {
   uint64_t bytes; /* on the wire */
 };
 typedef void (*plan_fragment_fn)(void *user, const struct plan_fragment *fragment);
-/* All fragments of a stream, in the order of its bytes. */
+/* The incoming stream that a relay passes on, or the stream itself: whose parts and staging tell what it moves. */
+const struct rsp_stream *plan_stream_from(const struct rsp_program *program, const struct rsp_stream *stream);
+/* All fragments of a stream, in the order of its bytes: those of a relay are what it passes on. */
 void plan_fragments(const struct rsp_program *program, const struct rsp_stream *stream, plan_fragment_fn fn,
                     void *user);
 
@@ -47,7 +49,7 @@ static inline uint64_t plan_turn_bytes(const struct rsp_stream *stream, uint64_t
 }
 /* Elements of a descriptor. */
 uint64_t plan_desc_elems(const struct rsp_program *program, const struct rsp_desc *desc);
-/* Where element e of a descriptor lies: the gid (or stream) and the byte in it. */
+/* Where element e of a descriptor lies: the gid and the byte in it. */
 void plan_desc_at(const struct rsp_program *program, const struct rsp_desc *desc, uint64_t e, uint32_t *ref,
                   uint64_t *off);
 
@@ -56,7 +58,8 @@ struct plan_facts {
   uint64_t network_out, network_in, nvlink_out, nvlink_in, local;
   uint64_t messages; /* sends and receives; a direct stream has one per run and round */
   uint64_t copies;   /* packs, unpacks and local copies: one per descriptor and round */
-  uint64_t peers, staging, slice_bytes;
+  uint64_t peers, staging;
+  uint64_t slice_bytes, held_bytes; /* in the file; the holdings block may be other ranks' as well */
 };
 void plan_facts_of(const struct rsp_plan *plan, uint32_t world_rank, struct plan_facts *facts);
 

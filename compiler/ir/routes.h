@@ -39,6 +39,9 @@ struct rsc_stream {
   int64_t bytes; /* wire */
 };
 
+/* What a process copies to itself. */
+static inline bool rsc_is_copy(const struct rsc_stream *s) { return s->src == s->dst && s->parent < 0; }
+
 enum rsc_link { RSC_LINK_LOCAL, RSC_LINK_NVLINK, RSC_LINK_NETWORK };
 
 struct rsc_routes {

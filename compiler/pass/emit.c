@@ -197,34 +197,7 @@ static const struct rsp_input *emit_inputs(struct emitter *e) {
   return inputs;
 }
 
-/* The planner's estimate: the busiest NIC, NVLink port or memory of any rank, and a latency for every round. */
-static void estimate(const struct emitter *e, struct rsp_summary *s) {
-  const struct rsc_cluster *c = e->d->cluster;
-  const struct rsc_links *l = &c->links;
-  double *moved = RSC_ARRAY(e->arena, double, c->world * 6); /* network out, in; nvlink out, in; memory; NIC share */
-  for (int64_t i = 0; i < e->d->routes->stream_count; i++) {
-    const struct rsc_stream *st = &e->d->routes->streams[i];
-    double bytes = (double)st->bytes;
-    enum rsc_link link = rsc_link_between(c, st->src, st->dst);
-    if (link == RSC_LINK_NETWORK) moved[st->src * 6] += bytes, moved[st->dst * 6 + 1] += bytes;
-    if (link == RSC_LINK_NVLINK) moved[st->src * 6 + 2] += bytes, moved[st->dst * 6 + 3] += bytes;
-    moved[st->src * 6 + 4] += bytes * (st->direct ? 1 : 2);
-    moved[st->dst * 6 + 4] += bytes * (st->direct ? 1 : 2);
-  }
-  double busiest = 0;
-  for (int64_t r = 0; r < c->world; r++) {
-    const struct rsc_host *h = &c->hosts[c->processes[r].host];
-    double nic = l->network_bandwidth * (h->nics && h->gpus ? (double)h->nics / h->gpus : 1);
-    double seconds[5] = {moved[r * 6] / nic, moved[r * 6 + 1] / nic, moved[r * 6 + 2] / l->nvlink_bandwidth,
-                         moved[r * 6 + 3] / l->nvlink_bandwidth, moved[r * 6 + 4] / l->memory_bandwidth};
-    for (int k = 0; k < 5; k++)
-      if (seconds[k] > busiest) busiest = seconds[k];
-  }
-  s->bound_seconds = busiest;
-  s->makespan_seconds =
-      busiest + (e->d->rounds->rounds ? (double)(e->d->rounds->rounds + 2) * l->network_latency : 0);
-}
-
+/* The times are not known before the plan is: see measure.c. */
 static const struct rsp_summary *emit_summary(struct emitter *e) {
   const struct rsc_flows *f = e->d->flows;
   const struct rsc_links *l = &e->d->cluster->links;
@@ -244,7 +217,6 @@ static const struct rsp_summary *emit_summary(struct emitter *e) {
                             .network_latency = l->network_latency,
                             .memory_bandwidth = l->memory_bandwidth,
                             .issue_seconds = l->issue_seconds};
-  estimate(e, s);
   return s;
 }
 
@@ -261,7 +233,10 @@ void rsc_emit(const struct rsc_decided *d, const struct rsp_slice_tables *slices
   emit_placement(&e, d->pairs->placement[RSC_TRAIN]);
   emit_placement(&e, d->pairs->placement[RSC_INFER]);
   emit_buffers(&e);
-  struct rsp_global_tables g = {.world = (uint32_t)d->cluster->world,
+  bool relays = false;
+  for (int64_t i = 0; i < d->routes->stream_count; i++) relays |= d->routes->streams[i].parent >= 0;
+  struct rsp_global_tables g = {.features = relays ? RSP_FEATURE_RELAY : 0,
+                                .world = (uint32_t)d->cluster->world,
                                 .train_world = (uint32_t)d->cluster->train_world,
                                 .infer_world = (uint32_t)d->cluster->infer_world,
                                 .rounds = (uint32_t)d->rounds->rounds,

@@ -22,12 +22,17 @@ struct lowerer {
   int64_t *stream_start; /* per world rank, into stream_of: 2 * stream + (1 at the destination) */
   int64_t *stream_of;
   int32_t *end_base; /* per group: number of its first end's body; the others follow */
+  int64_t *incoming; /* per stream: its place in the slice of the rank at hand */
   int64_t *body_of;  /* per such number: body of the rank at hand, if stamp says so */
   int64_t *stamp;
-  struct rsc_keys *files;
+  struct rsc_keys *profiles; /* lists of held entries */
+  struct {
+    RSC_VEC(struct holdings *);
+  } holdings;
 };
 
-struct slice {
+/* What a rank holds: made once for all ranks that hold the same. */
+struct holdings {
   struct {
     RSC_VEC(char);
   } names;
@@ -46,12 +51,20 @@ struct slice {
   struct {
     RSC_VEC(struct rsp_zloop);
   } zloops;
+};
+
+/* What a rank does. */
+struct slice {
   struct {
     RSC_VEC(struct rsp_body);
   } bodies;
   struct {
     RSC_VEC(struct rsp_desc);
   } descs;
+  struct {
+    RSC_VEC(struct rsp_shape);
+  } shapes;
+  struct rsc_keys *shape_keys;
   struct {
     RSC_VEC(struct rsp_loop);
   } loops;
@@ -104,7 +117,7 @@ static void index_streams(struct lowerer *l) {
 
 /* ---- buffers, names, zeros ---- */
 
-static struct rsp_str add_name(struct lowerer *l, struct slice *s, const char *name) {
+static struct rsp_str add_name(struct lowerer *l, struct holdings *s, const char *name) {
   size_t len = strlen(name);
   struct rsp_str ref = {s->names.len, len};
   RSC_RESERVE(l->arena, &s->names, s->names.len + len + 1);
@@ -113,14 +126,14 @@ static struct rsp_str add_name(struct lowerer *l, struct slice *s, const char *n
   return ref;
 }
 
-static uint32_t file_of(struct lowerer *l, struct slice *s, struct rsc_keys *files, int32_t file) {
+static uint32_t file_of(struct lowerer *l, struct holdings *s, struct rsc_keys *files, int32_t file) {
   bool fresh;
   int32_t id = rsc_keys_id(files, &file, sizeof file, &fresh);
   if (fresh) *RSC_PUSH(l->arena, &s->files) = add_name(l, s, rsc_plan_file_name(l->d->sources, file));
   return (uint32_t)id;
 }
 
-static void add_zeros(struct lowerer *l, struct slice *s, uint32_t gid, const struct rsc_entry *entry, uint64_t size) {
+static void add_zeros(struct lowerer *l, struct holdings *s, uint32_t gid, const struct rsc_entry *entry, uint64_t size) {
   for (size_t i = 0; i < entry->pieces.len; i++) {
     const struct rsc_piece *piece = &entry->pieces.at[i];
     if (piece->slot != RSC_SLOT_PAD) continue;
@@ -137,7 +150,7 @@ static void add_zeros(struct lowerer *l, struct slice *s, uint32_t gid, const st
   }
 }
 
-static void add_buffers(struct lowerer *l, struct slice *s, int64_t rank) {
+static void add_buffers(struct lowerer *l, struct holdings *s, int64_t rank) {
   const struct rsc_pairs *p = l->d->pairs;
   struct rsc_keys *files = rsc_keys_new(l->scratch);
   for (int64_t i = l->held_start[rank]; i < l->held_start[rank + 1]; i++) {
@@ -163,24 +176,53 @@ static void add_buffers(struct lowerer *l, struct slice *s, int64_t rank) {
   }
 }
 
+/* The same list of buffers and entries is the same tables. */
+static const struct holdings *holdings_of(struct lowerer *l, int64_t rank) {
+  const struct held *held = l->held + l->held_start[rank];
+  bool fresh;
+  int32_t id = rsc_keys_id(l->profiles, held, (size_t)(l->held_start[rank + 1] - l->held_start[rank]) * sizeof *held, &fresh);
+  if (fresh) {
+    struct holdings *h = RSC_NEW(l->scratch, struct holdings);
+    add_buffers(l, h, rank);
+    *RSC_PUSH(l->scratch, &l->holdings) = h;
+  }
+  return l->holdings.at[id];
+}
+
 /* ---- bodies ---- */
 
-static void add_desc(struct lowerer *l, struct slice *s, const struct rsc_group *g, const struct rsc_flow_desc *d, int32_t end) {
-  int32_t words = 2 * (g->wants + g->holds);
-  *RSC_PUSH(l->arena, &s->descs) = (struct rsp_desc){.ref = (uint32_t)d->base[2 * end],
-                                                     .space = RSP_SPACE_BUFFER,
-                                                     .buf_dtype = d->ends[end].dtype,
-                                                     .wire_dtype = d->wire,
-                                                     .op = d->ends[end].op,
-                                                     .constant = d->ends[end].constant,
-                                                     .off = (uint64_t)d->base[2 * end + 1],
-                                                     .run = (uint64_t)d->run,
-                                                     .loops = s->loops.len,
-                                                     .loop_count = (uint32_t)d->loop_count};
+/* The shape of a descriptor at one end, made if the slice has none like it. */
+static uint32_t shape_of(struct lowerer *l, struct slice *s, const struct rsc_flow_desc *d, int32_t words, int32_t end) {
+  struct rsc_key key = {0};
+  int64_t head[4] = {(int64_t)d->ends[end].dtype * 256 + (int64_t)d->wire, d->ends[end].op, d->run, 0};
+  memcpy(&head[3], &d->ends[end].constant, sizeof d->ends[end].constant);
+  rsc_key_add(l->scratch, &key, head, sizeof head);
+  for (int32_t i = 0; i < d->loop_count; i++) {
+    const int64_t *loop = d->loops + i * (1 + words);
+    const int64_t mine[3] = {loop[0], loop[1 + 2 * end], loop[2 + 2 * end]};
+    rsc_key_add(l->scratch, &key, mine, sizeof mine);
+  }
+  bool fresh;
+  int32_t id = rsc_keys_id(s->shape_keys, key.at, key.len, &fresh);
+  if (!fresh) return (uint32_t)id;
+  *RSC_PUSH(l->arena, &s->shapes) = (struct rsp_shape){.buf_dtype = d->ends[end].dtype,
+                                                       .wire_dtype = d->wire,
+                                                       .op = d->ends[end].op,
+                                                       .constant = d->ends[end].constant,
+                                                       .run = (uint64_t)d->run,
+                                                       .loops = s->loops.len,
+                                                       .loop_count = (uint32_t)d->loop_count};
   for (int32_t i = 0; i < d->loop_count; i++) {
     const int64_t *loop = d->loops + i * (1 + words);
     *RSC_PUSH(l->arena, &s->loops) = (struct rsp_loop){(uint64_t)loop[0], loop[1 + 2 * end], loop[2 + 2 * end]};
   }
+  return (uint32_t)id;
+}
+
+static void add_desc(struct lowerer *l, struct slice *s, const struct rsc_group *g, const struct rsc_flow_desc *d, int32_t end) {
+  uint32_t shape = shape_of(l, s, d, 2 * (g->wants + g->holds), end);
+  *RSC_PUSH(l->arena, &s->descs) =
+      (struct rsp_desc){.shape = shape, .ref = (uint32_t)d->base[2 * end], .off = (uint64_t)d->base[2 * end + 1]};
 }
 
 static uint64_t body_of(struct lowerer *l, struct slice *s, int64_t rank, int32_t group, int32_t end) {
@@ -201,34 +243,42 @@ static void add_stream(struct lowerer *l, struct slice *s, int64_t rank, int64_t
   const struct rsc_stream *st = &l->d->routes->streams[index];
   const struct rsc_timing *t = &l->d->rounds->timings[index];
   const struct rsc_staging *staging = at_dst ? &t->at_dst : &t->at_src;
-  bool self = st->src == st->dst;
+  bool self = rsc_is_copy(st), relays = st->parent >= 0 && !at_dst;
   *RSC_PUSH(l->arena, &s->streams) =
       (struct rsp_stream){.peer = (uint32_t)(at_dst ? st->src : st->dst),
                           .dir = (uint32_t)(self ? (at_dst ? RSP_DIR_SELF_DST : RSP_DIR_SELF_SRC)
                                                  : (at_dst ? RSP_DIR_IN : RSP_DIR_OUT)),
                           .kind = st->direct ? RSP_KIND_DIRECT : RSP_KIND_STAGED,
+                          .tag = (uint32_t)st->tag,
+                          .relay = relays ? (uint32_t)l->incoming[st->parent] : RSP_NO_STREAM,
                           .slots = (uint32_t)staging->slots,
-                          .parts = s->parts.len,
-                          .part_count = st->parts.len,
+                          .parts = relays ? 0 : s->parts.len,
+                          .part_count = relays ? 0 : st->parts.len,
                           .bytes = (uint64_t)st->bytes,
                           .quantum = (uint64_t)t->quantum,
                           .round0 = (uint32_t)t->round0,
                           .step = (uint32_t)t->step,
                           .stage_off = (uint64_t)staging->off,
                           .slot_stride = (uint64_t)staging->stride};
-  for (size_t i = 0; i < st->parts.len; i++) {
+  for (size_t i = 0; i < st->parts.len && !relays; i++) {
     const struct rsc_part *part = &st->parts.at[i];
     uint64_t body = body_of(l, s, rank, part->group, at_dst ? part->dst_end : part->src_end);
     *RSC_PUSH(l->arena, &s->parts) = (struct rsp_part){body, (uint64_t)part->lo, (uint64_t)part->hi};
   }
 }
 
+/* Local copies come last; before them the order is that of the index. */
 static void add_streams(struct lowerer *l, struct slice *s, int64_t rank) {
-  for (int self = 0; self < 2; self++)
-    for (int64_t i = l->stream_start[rank]; i < l->stream_start[rank + 1]; i++) {
-      const struct rsc_stream *st = &l->d->routes->streams[l->stream_of[i] / 2];
-      if ((st->src == st->dst) == self) add_stream(l, s, rank, l->stream_of[i] / 2, l->stream_of[i] % 2);
-    }
+  const struct rsc_stream *all = l->d->routes->streams;
+  int64_t lo = l->stream_start[rank], hi = l->stream_start[rank + 1], at = 0;
+  for (int64_t i = lo; i < hi; i++) { /* where each incoming stream will stand: relays name it */
+    if (rsc_is_copy(&all[l->stream_of[i] / 2])) continue;
+    if (l->stream_of[i] % 2) l->incoming[l->stream_of[i] / 2] = at;
+    at++;
+  }
+  for (int copies = 0; copies < 2; copies++)
+    for (int64_t i = lo; i < hi; i++)
+      if (rsc_is_copy(&all[l->stream_of[i] / 2]) == copies) add_stream(l, s, rank, l->stream_of[i] / 2, l->stream_of[i] % 2);
 }
 
 /* ---- seeded bugs: see base/seed.h ---- */
@@ -253,7 +303,7 @@ static bool seed_stream(struct slice *s, uint64_t bug, struct rsp_stream *st) {
   }
 }
 
-static bool same_shape(const struct slice *s, const struct rsp_desc *a, const struct rsp_desc *b) {
+static bool same_shape(const struct slice *s, const struct rsp_shape *a, const struct rsp_shape *b) {
   if (a->run != b->run || a->buf_dtype != b->buf_dtype || a->loop_count != b->loop_count) return false;
   for (uint32_t i = 0; i < a->loop_count; i++)
     if (s->loops.at[a->loops + i].count != s->loops.at[b->loops + i].count) return false;
@@ -266,16 +316,17 @@ static bool seed_slice(struct slice *s, uint64_t bug) {
     if (seed_stream(s, bug, &s->streams.at[i])) return true;
   for (size_t i = 0; i < s->descs.len; i++) {
     struct rsp_desc *d = &s->descs.at[i];
-    if (bug == RSC_SEED_LOWER_STEP && d->loop_count) {
-      struct rsp_loop *loop = &s->loops.at[d->loops + d->loop_count - 1];
-      int64_t size = (int64_t)rsp_dtype_bytes(d->buf_dtype);
+    const struct rsp_shape *sh = &s->shapes.at[d->shape];
+    if (bug == RSC_SEED_LOWER_STEP && sh->loop_count) {
+      struct rsp_loop *loop = &s->loops.at[sh->loops + sh->loop_count - 1];
+      int64_t size = (int64_t)rsp_dtype_bytes(sh->buf_dtype);
       if (loop->off_step > size && loop->count > 1) {
         loop->off_step -= size;
         return true;
       }
     }
     if (bug == RSC_SEED_EMIT_SWAP && i + 1 < s->descs.len && d[1].ref == d->ref && d[1].off != d->off &&
-        same_shape(s, d, d + 1)) {
+        same_shape(s, sh, &s->shapes.at[d[1].shape])) {
       uint64_t swap = d->off;
       d->off = d[1].off;
       d[1].off = swap;
@@ -288,9 +339,9 @@ static bool seed_slice(struct slice *s, uint64_t bug) {
 /* ---- the pass ---- */
 
 static struct rsp_slice_tables lower_rank(struct lowerer *l, int64_t rank, bool *seeded) {
-  struct slice s = {0};
+  struct slice s = {.shape_keys = rsc_keys_new(l->scratch)};
   const struct rsc_process *process = &l->d->cluster->processes[rank];
-  add_buffers(l, &s, rank);
+  const struct holdings *h = holdings_of(l, rank);
   add_streams(l, &s, rank);
   if (l->d->seed_bug && !*seeded) *seeded = seed_slice(&s, l->d->seed_bug);
   return (struct rsp_slice_tables){
@@ -299,14 +350,15 @@ static struct rsp_slice_tables lower_rank(struct lowerer *l, int64_t rank, bool 
       .infer_rank = process->infer_rank < 0 ? RSP_NO_RANK : (uint32_t)process->infer_rank,
       .rounds = (uint32_t)l->d->rounds->rounds,
       .staging = (uint64_t)l->d->rounds->staging[rank],
-      .names = s.names.at, .names_bytes = s.names.len,
-      .files = s.files.at, .file_count = s.files.len,
-      .buffers = s.buffers.at, .buffer_count = s.buffers.len,
-      .dims = s.dims.at, .dim_count = s.dims.len,
-      .zeros = s.zeros.at, .zero_count = s.zeros.len,
-      .zloops = s.zloops.at, .zloop_count = s.zloops.len,
+      .names = h->names.at, .names_bytes = h->names.len,
+      .files = h->files.at, .file_count = h->files.len,
+      .buffers = h->buffers.at, .buffer_count = h->buffers.len,
+      .dims = h->dims.at, .dim_count = h->dims.len,
+      .zeros = h->zeros.at, .zero_count = h->zeros.len,
+      .zloops = h->zloops.at, .zloop_count = h->zloops.len,
       .bodies = s.bodies.at, .body_count = s.bodies.len,
       .descs = s.descs.at, .desc_count = s.descs.len,
+      .shapes = s.shapes.at, .shape_count = s.shapes.len,
       .loops = s.loops.at, .loop_count = s.loops.len,
       .streams = s.streams.at, .stream_count = s.streams.len,
       .parts = s.parts.at, .part_count = s.parts.len,
@@ -315,6 +367,7 @@ static struct rsp_slice_tables lower_rank(struct lowerer *l, int64_t rank, bool 
 
 const struct rsp_slice_tables *rsc_lower(struct rsc_arena *arena, const struct rsc_decided *d) {
   struct lowerer l = {.arena = arena, .scratch = rsc_arena_new(), .d = d};
+  l.profiles = rsc_keys_new(l.scratch);
   index_buffers(&l);
   index_streams(&l);
   int32_t ends = 0;
@@ -323,6 +376,7 @@ const struct rsp_slice_tables *rsc_lower(struct rsc_arena *arena, const struct r
     l.end_base[g] = ends;
     ends += d->flows->groups[g].wants + d->flows->groups[g].holds;
   }
+  l.incoming = RSC_ARRAY(l.scratch, int64_t, d->routes->stream_count);
   l.body_of = RSC_ARRAY(l.scratch, int64_t, ends);
   l.stamp = RSC_ARRAY(l.scratch, int64_t, ends);
   struct rsp_slice_tables *slices = RSC_ARRAY(arena, struct rsp_slice_tables, d->cluster->world);

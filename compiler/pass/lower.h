@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * lower: flows, routes and rounds -> one program per world rank, as the tables of its slice. emit: all of it -> bytes.
+ * measure: the bytes -> their bound and simulated time.
  */
 #ifndef RSC_PASS_LOWER_H
 #define RSC_PASS_LOWER_H
@@ -9,6 +10,7 @@
 #include "compiler/ir/pairs.h"
 #include "compiler/ir/rounds.h"
 #include "compiler/pass/schedule.h"
+#include "compiler/pipeline.h"
 #include "plans/plan.h"
 
 /* What the passes have decided, for lower and emit to write down. */
@@ -29,6 +31,9 @@ const struct rsp_slice_tables *rsc_lower(struct rsc_arena *arena, const struct r
 
 /* The file's bytes, malloc'd. */
 void rsc_emit(const struct rsc_decided *d, const struct rsp_slice_tables *slices, void **bytes, size_t *size);
+
+/* Puts the bound and the simulated time into the finished plan, and says them. */
+void rsc_measure(const struct rsc_cluster *cluster, void *bytes, size_t size, struct rsc_figures *out);
 
 /* What a side means, whatever its spelling: digest of its world, and of each buffer's name, dtype, ranks and pieces. */
 void rsc_side_digest(const struct rsc_pairs *pairs, enum rsc_side side, uint8_t digest[16]);

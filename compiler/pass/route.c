@@ -65,8 +65,7 @@ static int by_rank(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-static void holders_of_group(struct rsc_router *r, struct rsc_keys *keys, int32_t group, struct rsc_seats *holds) {
-  qsort(holds->at, holds->len, sizeof *holds->at, by_rank);
+static int32_t holders_of_group(struct rsc_router *r, struct rsc_keys *keys, const struct rsc_seats *holds) {
   struct rsc_key key = {0};
   int64_t last = -1;
   for (size_t i = 0; i < holds->len; i++) {
@@ -81,16 +80,27 @@ static void holders_of_group(struct rsc_router *r, struct rsc_keys *keys, int32_
     set->ranks = rsc_keys_bytes(keys, id, NULL);
     set->share = RSC_ARRAY(r->scratch, double, set->count);
   }
-  r->holders_of[group] = id;
+  return id;
 }
 
-static void collect_group(struct rsc_router *r, struct rsc_keys *keys, int32_t group) {
+static int32_t ranks_of_seats(struct rsc_router *r, struct rsc_keys *keys, const struct rsc_seat *seats, size_t count) {
+  struct rsc_key key = {0};
+  for (size_t i = 0; i < count; i++) rsc_key_int(r->scratch, &key, seats[i].rank);
+  return rsc_keys_id(keys, key.at, key.len, NULL);
+}
+
+struct collector {
+  struct rsc_router *r;
+  struct rsc_keys *holders, *seats;
+};
+
+static void collect_group(struct collector *c, int32_t group) {
+  struct rsc_router *r = c->r;
   const struct rsc_group *g = &r->flows->groups[group];
-  r->holders_of[group] = -1;
   if (g->elems == 0) return;
   struct rsc_seats wants = find_seats(r, g, 0, g->wants, RSC_INFER);
   struct rsc_seats holds = find_seats(r, g, g->wants, g->wants + g->holds, RSC_TRAIN);
-  int32_t outside = 0;
+  size_t first = r->demands.len;
   for (size_t w = 0, h = 0, next; w < wants.len; w = next) {
     next = same_domain(&wants, w);
     while (h < holds.len && holds.at[h].domain < wants.at[w].domain) h++;
@@ -98,19 +108,29 @@ static void collect_group(struct rsc_router *r, struct rsc_keys *keys, int32_t g
       serve_inside(r, group, wants.at + w, next - w, holds.at + h, same_domain(&holds, h) - h);
       continue;
     }
-    for (size_t at = w, to; at < next; at = to) {
-      to = RSC_RELAYS ? next : at + 1;
-      outside++;
-      *RSC_PUSH(r->scratch, &r->demands) = (struct rsc_demand){
-          .group = group, .domain = wants.at[at].domain, .seats = wants.at + at, .seat_count = (int32_t)(to - at)};
-    }
+    *RSC_PUSH(r->scratch, &r->demands) =
+        (struct rsc_demand){.group = group,
+                            .domain = wants.at[w].domain,
+                            .ranks = ranks_of_seats(r, c->seats, wants.at + w, next - w),
+                            .seats = wants.at + w,
+                            .seat_count = (int32_t)(next - w)};
   }
+  size_t outside = r->demands.len - first;
   if (!outside) return;
+  qsort(holds.at, holds.len, sizeof *holds.at, by_rank);
   r->holder_seats[group] = holds;
-  holders_of_group(r, keys, group, &r->holder_seats[group]);
-  struct rsc_holders *set = &r->sets.at[r->holders_of[group]];
-  set->one_copy += rsc_group_bytes(r, group);
-  set->demand += rsc_group_bytes(r, group) * outside;
+  int32_t set = holders_of_group(r, c->holders, &holds);
+  r->sets.at[set].one_copy += rsc_group_bytes(r, group);
+  r->sets.at[set].demand += rsc_group_bytes(r, group) * (double)outside;
+  for (size_t i = first; i < r->demands.len; i++) r->demands.at[i].set = set;
+}
+
+static int by_set_domain_ranks_group(const void *a, const void *b) {
+  const struct rsc_demand *x = a, *y = b;
+  if (x->set != y->set) return x->set < y->set ? -1 : 1;
+  if (x->domain != y->domain) return x->domain < y->domain ? -1 : 1;
+  if (x->ranks != y->ranks) return x->ranks < y->ranks ? -1 : 1;
+  return x->group < y->group ? -1 : x->group > y->group;
 }
 
 static void find_rates(struct rsc_router *r) {
@@ -121,18 +141,18 @@ static void find_rates(struct rsc_router *r) {
 }
 
 const struct rsc_routes *rsc_route(struct rsc_arena *arena, const struct rsc_pairs *pairs,
-                                   const struct rsc_flows *flows, const struct rsc_cluster *cluster) {
-  struct rsc_router r = {.arena = arena, .scratch = rsc_arena_new(), .pairs = pairs, .flows = flows, .cluster = cluster};
+                                   const struct rsc_flows *flows, const struct rsc_cluster *cluster, int32_t fanout) {
+  struct rsc_router r = {.arena = arena, .scratch = rsc_arena_new(), .pairs = pairs, .flows = flows, .cluster = cluster, .fanout = fanout};
   r.out = RSC_NEW(arena, struct rsc_routes);
   r.nic = RSC_ARRAY(r.scratch, double, cluster->world);
   r.in_load = RSC_ARRAY(r.scratch, double, cluster->world);
   r.out_load = RSC_ARRAY(r.scratch, double, cluster->world);
   r.nvlink_load = RSC_ARRAY(r.scratch, double, cluster->world);
-  r.holders_of = RSC_ARRAY(r.scratch, int32_t, flows->group_count);
   r.holder_seats = RSC_ARRAY(r.scratch, struct rsc_seats, flows->group_count);
   find_rates(&r);
-  struct rsc_keys *keys = rsc_keys_new(r.scratch);
-  for (int32_t g = 0; g < flows->group_count; g++) collect_group(&r, keys, g);
+  struct collector c = {&r, rsc_keys_new(r.scratch), rsc_keys_new(r.scratch)};
+  for (int32_t g = 0; g < flows->group_count; g++) collect_group(&c, g);
+  if (r.demands.len) qsort(r.demands.at, r.demands.len, sizeof *r.demands.at, by_set_domain_ranks_group);
   rsc_route_entries(&r);
   rsc_route_shares(&r);
   rsc_route_senders(&r);

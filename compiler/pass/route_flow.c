@@ -186,6 +186,6 @@ void rsc_route_shares(struct rsc_router *r) {
   double all = least_seconds(r, &ranks, false);
   r->out->one_copy_seconds = least_seconds(r, &ranks, true);
   double needed = r->out->ingest_seconds > r->out->one_copy_seconds ? r->out->ingest_seconds : r->out->one_copy_seconds;
-  r->limit = RSC_RELAYS && all > needed ? needed : all;
+  r->limit = all > needed ? needed : all;
   solve(r, &ranks, r->limit);
 }

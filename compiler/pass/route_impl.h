@@ -13,9 +13,6 @@
 #include "compiler/base/keys.h"
 #include "compiler/pass/route.h"
 
-/* Until programs can pass on what they received, every seat is served from a holder. */
-enum { RSC_RELAYS = 0 };
-
 enum { RSC_SLICE_MIN = 1 << 20 }; /* bytes below which a group is not divided among ranks */
 
 /* A rank at one end of a group. */
@@ -56,7 +53,8 @@ struct rsc_slice {
 };
 
 struct rsc_demand {
-  int32_t group, domain;
+  int32_t group, set, domain;
+  int32_t ranks;                /* interned list of the seats' ranks: alike demands can take one way */
   const struct rsc_seat *seats; /* who wants it there, by rank and end */
   int32_t seat_count;
   struct rsc_slice *slices;
@@ -87,11 +85,11 @@ struct rsc_router {
   double *nic;                       /* bytes per second of each rank's share of its host's NICs */
   double *in_load, *out_load;        /* network bytes per rank */
   double *nvlink_load;               /* bytes out per rank */
-  struct rsc_demands demands;        /* by group, then domain */
-  int32_t *holders_of;               /* per group: index into sets, or -1 where nothing crosses the network */
+  struct rsc_demands demands;        /* by set of holders, domain, ranks, group */
   struct rsc_seats *holder_seats;    /* per group: by rank */
   struct rsc_holder_sets sets;
   struct rsc_legs legs;
+  int32_t fanout; /* see rsc_route */
   double limit; /* seconds of egress that the plan aims at */
   struct rsc_routes *out;
 };

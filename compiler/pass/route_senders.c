@@ -10,12 +10,14 @@
 
 enum { GRAIN = 4096 }; /* elements: see route_entries.c */
 
+struct leg_list {
+  RSC_VEC(size_t);
+};
+
 struct senders {
   struct rsc_router *r;
-  double *surplus;    /* per set: bytes that its holders have no time for */
-  int64_t *next;      /* per set: the holder whose share is being used up */
-  int64_t *turn;      /* per set: groups seen */
-  size_t group_legs;  /* first leg of the group at hand */
+  int64_t next;             /* the holder whose share is being used up */
+  struct leg_list *legs_of; /* per group */
 };
 
 static const struct rsc_seat *seat_of(const struct rsc_router *r, int32_t group, int64_t rank) {
@@ -30,15 +32,18 @@ static const struct rsc_seat *seat_of(const struct rsc_router *r, int32_t group,
   return &seats->at[lo];
 }
 
-/* The entry and everybody it passes the piece to. */
+/* The entry and everybody it passes the piece to: directly, or, with a fanout, over others that have it by then. */
 static void add_domain(struct rsc_router *r, struct rsc_leg *leg, int32_t parent, const struct rsc_demand *d,
                        const struct rsc_slice *slice, double bytes) {
-  int32_t entry = (int32_t)leg->nodes.len;
+  int32_t entry = (int32_t)leg->nodes.len, passed = 0;
   *RSC_PUSH(r->scratch, &leg->nodes) = (struct rsc_node){parent, slice->end, slice->rank};
   for (int32_t i = 0; i < d->seat_count; i++) {
     if (d->seats[i].rank == slice->rank && d->seats[i].end == slice->end) continue;
-    *RSC_PUSH(r->scratch, &leg->nodes) = (struct rsc_node){entry, d->seats[i].end, d->seats[i].rank};
-    if (d->seats[i].rank != slice->rank) r->nvlink_load[slice->rank] += bytes;
+    int32_t from = r->fanout ? entry + passed / r->fanout : entry;
+    *RSC_PUSH(r->scratch, &leg->nodes) = (struct rsc_node){from, d->seats[i].end, d->seats[i].rank};
+    int64_t sender = leg->nodes.at[from].rank;
+    if (d->seats[i].rank != sender) r->nvlink_load[sender] += bytes;
+    passed++;
   }
 }
 
@@ -47,19 +52,23 @@ static int64_t grain(int64_t lo, double elems) {
   return at / GRAIN * GRAIN;
 }
 
+static void push_leg(struct senders *s, struct rsc_leg leg) {
+  *RSC_PUSH(s->r->scratch, &s->legs_of[leg.group]) = s->r->legs.len;
+  *RSC_PUSH(s->r->scratch, &s->r->legs) = leg;
+}
+
 /* Elements [lo, hi) of a slice straight from the holders, as their shares last. */
 static void send_direct(struct senders *s, const struct rsc_demand *d, const struct rsc_slice *slice, int64_t lo, int64_t hi) {
   struct rsc_router *r = s->r;
   const struct rsc_group *g = &r->flows->groups[d->group];
-  int32_t set = r->holders_of[d->group];
-  struct rsc_holders *h = &r->sets.at[set];
+  struct rsc_holders *h = &r->sets.at[d->set];
   while (lo < hi) {
-    int64_t at = s->next[set], to = hi;
+    int64_t at = s->next, to = hi;
     double left = h->share[at] / g->wire_bytes;
     if (at + 1 < h->count && left < (double)(hi - lo)) {
       to = grain(lo, left);
       if (to <= lo) {
-        s->next[set]++;
+        s->next++;
         continue;
       }
     }
@@ -68,7 +77,7 @@ static void send_direct(struct senders *s, const struct rsc_demand *d, const str
     r->out_load[h->ranks[at]] += bytes;
     struct rsc_leg leg = {d->group, seat_of(r, d->group, h->ranks[at])->end, lo, to, h->ranks[at], {0}};
     add_domain(r, &leg, -1, d, slice, bytes);
-    *RSC_PUSH(r->scratch, &r->legs) = leg;
+    push_leg(s, leg);
     lo = to;
   }
 }
@@ -89,9 +98,10 @@ static int32_t depth_of(const struct rsc_leg *leg, int32_t node) {
 static struct relay find_relay(const struct senders *s, int32_t group, int64_t lo, double bytes) {
   const struct rsc_router *r = s->r;
   struct relay best = {0, -1, 0, false};
-  for (size_t i = s->group_legs; i < r->legs.len; i++) {
+  for (size_t k = 0; k < s->legs_of[group].len; k++) {
+    size_t i = s->legs_of[group].at[k];
     const struct rsc_leg *leg = &r->legs.at[i];
-    if (leg->group != group || lo < leg->lo || lo >= leg->hi) continue;
+    if (lo < leg->lo || lo >= leg->hi) continue;
     for (int32_t n = 0; n < (int32_t)leg->nodes.len; n++) {
       const struct rsc_node *node = &leg->nodes.at[n];
       int64_t from = node->parent < 0 ? leg->src : leg->nodes.at[node->parent].rank;
@@ -124,7 +134,7 @@ static size_t cut_leg(struct senders *s, size_t i, int64_t lo, int64_t hi) {
     part.nodes = (struct rsc_nodes){0};
     for (size_t n = 0; n < leg.nodes.len; n++) *RSC_PUSH(r->scratch, &part.nodes) = leg.nodes.at[n];
     size_t at = used ? r->legs.len : i;
-    if (used) *RSC_PUSH(r->scratch, &r->legs) = part;
+    if (used) push_leg(s, part);
     else r->legs.at[i] = part;
     used = true;
     if (k == 1) middle = at;
@@ -147,40 +157,68 @@ static void send_onward(struct senders *s, const struct rsc_demand *d, const str
   }
 }
 
-/* One group: its demands in turn, another domain first each time; the first always comes from a holder. */
-static void send_group(struct senders *s, const struct rsc_demand *demands, int32_t count) {
-  struct rsc_router *r = s->r;
-  int32_t group = demands[0].group, set = r->holders_of[group];
-  const struct rsc_group *g = &r->flows->groups[group];
-  int32_t first = (int32_t)(s->turn[set]++ % count);
-  s->group_legs = r->legs.len;
-  for (int32_t k = 0; k < count; k++) {
-    const struct rsc_demand *d = &demands[(first + k) % count];
-    double onward = s->surplus[set] / g->wire_bytes;
-    int64_t relayed = k == 0 || onward < GRAIN ? 0 : onward >= (double)g->elems ? g->elems : grain(0, onward);
-    s->surplus[set] -= (double)relayed * g->wire_bytes;
-    for (int32_t i = 0; i < d->slice_count; i++) {
-      const struct rsc_slice *slice = &d->slices[i];
-      int64_t cut = relayed < slice->lo ? slice->lo : relayed > slice->hi ? slice->hi : relayed;
-      send_onward(s, d, slice, slice->lo, cut);
-      send_direct(s, d, slice, cut, slice->hi);
+/* One domain's demands of one set, of which the last `onward` bytes come from other domains. Returns what is left. */
+static double send_domain(struct senders *s, const struct rsc_demand *demands, size_t count, double onward) {
+  const struct rsc_router *r = s->r;
+  for (size_t i = count; i-- > 0;) {
+    const struct rsc_demand *d = &demands[i];
+    const struct rsc_group *g = &r->flows->groups[d->group];
+    double bytes = s->legs_of[d->group].len ? onward : 0; /* a domain has it already */
+    int64_t from = bytes >= rsc_group_bytes(r, d->group) ? 0 : g->elems - (int64_t)(bytes / g->wire_bytes) / GRAIN * GRAIN;
+    if (from < 0) from = 0;
+    onward -= (double)(g->elems - from) * g->wire_bytes;
+    for (int32_t k = 0; k < d->slice_count; k++) {
+      const struct rsc_slice *slice = &d->slices[k];
+      int64_t cut = from < slice->lo ? slice->lo : from > slice->hi ? slice->hi : from;
+      send_direct(s, d, slice, slice->lo, cut);
+      send_onward(s, d, slice, cut, slice->hi);
     }
   }
+  return onward;
+}
+
+static size_t same_domain(const struct rsc_router *r, size_t from, size_t end) {
+  size_t to = from;
+  while (to < end && r->demands.at[to].domain == r->demands.at[from].domain) to++;
+  return to;
+}
+
+/* Bytes of each of the set's domains, from the last on, that must come from other domains: whole domains where it can be, so
+ * that few ways are taken. The first domain is always served by the holders. `starts` has one more than the domains. */
+static double *share_surplus(struct rsc_router *r, const size_t *starts, size_t domains, double surplus) {
+  double *onward = RSC_ARRAY(r->scratch, double, domains);
+  for (size_t d = domains; d-- > 1 && surplus > 0;) {
+    double bytes = 0;
+    for (size_t i = starts[d]; i < starts[d + 1]; i++) bytes += rsc_group_bytes(r, r->demands.at[i].group);
+    onward[d] = surplus < bytes ? surplus : bytes;
+    surplus -= onward[d];
+  }
+  return onward;
+}
+
+/* One set of holders: its domains in turn. */
+static void send_set(struct senders *s, size_t from, size_t end) {
+  struct rsc_router *r = s->r;
+  int32_t set = r->demands.at[from].set;
+  size_t domains = 0, *starts = RSC_ARRAY(r->scratch, size_t, end - from + 1);
+  for (size_t i = from; i < end; i = same_domain(r, i, end)) starts[domains++] = i;
+  starts[domains] = end;
+  double surplus = r->sets.at[set].demand;
+  for (int64_t k = 0; k < r->sets.at[set].count; k++) surplus -= r->sets.at[set].share[k];
+  double *onward = share_surplus(r, starts, domains, surplus);
+  s->next = 0;
+  double left = 0; /* what a domain could not take from others is tried with the next */
+  for (size_t k = 0; k < domains; k++)
+    left = send_domain(s, &r->demands.at[starts[k]], starts[k + 1] - starts[k], left + onward[k]);
 }
 
 void rsc_route_senders(struct rsc_router *r) {
   struct senders s = {.r = r};
-  s.surplus = RSC_ARRAY(r->scratch, double, r->sets.len);
-  s.next = RSC_ARRAY(r->scratch, int64_t, r->sets.len);
-  s.turn = RSC_ARRAY(r->scratch, int64_t, r->sets.len);
-  for (size_t i = 0; i < r->sets.len; i++) {
-    s.surplus[i] = r->sets.at[i].demand;
-    for (int64_t k = 0; k < r->sets.at[i].count; k++) s.surplus[i] -= r->sets.at[i].share[k];
-  }
+  s.legs_of = RSC_ARRAY(r->scratch, struct leg_list, r->flows->group_count);
   for (size_t i = 0, next; i < r->demands.len; i = next) {
     next = i;
-    while (next < r->demands.len && r->demands.at[next].group == r->demands.at[i].group) next++;
-    send_group(&s, &r->demands.at[i], (int32_t)(next - i));
+    while (next < r->demands.len && r->demands.at[next].set == r->demands.at[i].set) next++;
+    send_set(&s, i, next);
   }
   for (int64_t i = 0; i < r->cluster->world; i++)
     if (r->out_load[i] / r->nic[i] > r->out->egress_seconds) r->out->egress_seconds = r->out_load[i] / r->nic[i];

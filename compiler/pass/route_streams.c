@@ -89,6 +89,7 @@ static int by_pair(const void *a, const void *b) {
   int c = compare_int(x->stream->src, y->stream->src);
   if (!c) c = compare_int(x->stream->dst, y->stream->dst);
   if (!c) c = compare_int(x->stream->direct, y->stream->direct);
+  if (!c) c = compare_int(!rsc_is_copy(x->stream), !rsc_is_copy(y->stream)); /* a local copy has tag 0 */
   return c ? c : compare_int(x->index, y->index);
 }
 

@@ -17,7 +17,9 @@ enum { CHUNK_DEFAULT = 64 << 20, PEER_TURNS_MAX = 1 << 20 };
 /* Smallest shares and slot alignments, tried in this order. */
 static const struct {
   int64_t quantum, align;
-} grains[] = {{65536, 128}, {4096, 128}, {256, 16}, {8, 8}};
+} steps[] = {{65536, 128}, {4096, 128}, {256, 16}, {8, 8}};
+
+struct grains;
 
 struct scheduler {
   struct rsc_arena *scratch;
@@ -25,6 +27,7 @@ struct scheduler {
   const struct rsc_flows *flows;
   const struct rsc_cluster *cluster;
   const struct rsc_plan_limits *limits;
+  struct grains *grains; /* per stream */
   int64_t min_quantum, align;
   int64_t turns;  /* step of every stream between two processes; 1 or even */
   int64_t rounds; /* a multiple of turns */
@@ -34,18 +37,15 @@ struct scheduler {
 
 static int64_t round_up(int64_t v, int64_t to) { return rsc_ceildiv(v, to) * to; }
 
-/* What a process copies to itself takes no turn, no messages and no staging. */
-static bool is_copy(const struct rsc_stream *st) { return st->src == st->dst && st->parent < 0; }
-
 /* The turn of a stream is its tree's, later by its depth. */
 static int64_t turn_of(const struct scheduler *s, const struct rsc_stream *st) {
   const struct rsc_stream *root = &s->routes->streams[st->root];
-  return is_copy(st) ? 0 : rsc_floormod(root->dst - root->src + st->depth, s->turns);
+  return rsc_is_copy(st) ? 0 : rsc_floormod(root->dst - root->src + st->depth, s->turns);
 }
 
 /* Rounds in which the stream may be active: its tree's last hop still ends in time. */
 static int64_t active_rounds(const struct scheduler *s, const struct rsc_stream *st) {
-  if (is_copy(st)) return s->rounds;
+  if (rsc_is_copy(st)) return s->rounds;
   int64_t active = s->rounds / s->turns - rsc_ceildiv(st->tail, s->turns);
   return active > 1 ? active : 1;
 }
@@ -62,16 +62,31 @@ static int64_t slot_bytes(const struct scheduler *s, const struct rsc_stream *st
   return round_up(q < whole ? q : whole, s->align);
 }
 
-/* Most messages one round of the stream can be: staged is one; direct breaks at runs and at both ends of the share. */
-static int64_t messages_of(const struct scheduler *s, const struct rsc_stream *st) {
-  if (!st->direct) return 1;
-  int64_t shortest = INT64_MAX;
-  for (size_t i = 0; i < st->parts.len; i++) {
-    const struct rsc_group *g = &s->flows->groups[st->parts.at[i].group];
-    int64_t run = g->min_run * g->wire_bytes;
-    if (run < shortest) shortest = run;
+/* What a direct stream breaks into: its runs, cut at the parts' bounds too. Bytes; zero for a staged stream. */
+struct grains {
+  int64_t shortest_run, shortest_part, pieces;
+};
+
+static struct grains grains_of(const struct scheduler *s, const struct rsc_stream *st) {
+  struct grains g = {INT64_MAX, INT64_MAX, 0};
+  for (size_t i = 0; i < st->parts.len && st->direct; i++) {
+    const struct rsc_group *group = &s->flows->groups[st->parts.at[i].group];
+    int64_t run = group->min_run * group->wire_bytes;
+    int64_t part = (st->parts.at[i].hi - st->parts.at[i].lo) * group->wire_bytes;
+    if (run < g.shortest_run) g.shortest_run = run;
+    if (part < g.shortest_part) g.shortest_part = part;
+    g.pieces += part / run + 2;
   }
-  return quantum_of(s, st) / shortest + 2 + (int64_t)st->parts.len * 2;
+  return g;
+}
+
+/* Most messages one round of a stream can be: a staged round is one. */
+static int64_t messages_of(const struct scheduler *s, int64_t index) {
+  const struct rsc_stream *st = &s->routes->streams[index];
+  if (!st->direct) return 1;
+  const struct grains *g = &s->grains[index];
+  int64_t q = quantum_of(s, st), most = q / g->shortest_run + q / g->shortest_part + 3;
+  return most < g->pieces ? most : g->pieces;
 }
 
 static int64_t *need_at(const struct scheduler *s, int64_t rank, int64_t turn, int in) {
@@ -84,8 +99,8 @@ static void measure(struct scheduler *s) {
   s->ops = RSC_ARRAY(s->scratch, int64_t, cells);
   for (int64_t i = 0; i < s->routes->stream_count; i++) {
     const struct rsc_stream *st = &s->routes->streams[i];
-    if (is_copy(st)) continue;
-    int64_t turn = turn_of(s, st), messages = messages_of(s, st);
+    if (rsc_is_copy(st)) continue;
+    int64_t turn = turn_of(s, st), messages = messages_of(s, i);
     s->ops[st->src * s->turns + turn] += messages;
     s->ops[st->dst * s->turns + turn] += messages;
     if (st->direct) continue;
@@ -166,8 +181,9 @@ static bool search_rounds(struct scheduler *s, int64_t start, struct worst *w) {
   int64_t most = (rsc_ceildiv(longest_stream(s), s->min_quantum) + 1) * s->turns;
   int64_t lo = start / s->turns, hi = lo, last = most / s->turns;
   if (last < lo) last = lo;
-  while (!fits(s, hi * s->turns, w)) {
-    if (hi >= last) return false;
+  for (int64_t ops = INT64_MAX; !fits(s, hi * s->turns, w); ops = w->ops) {
+    bool hopeless = w->staging <= s->limits->staging && w->ops >= ops; /* more rounds do not make messages fewer */
+    if (hi >= last || hopeless) return false;
     lo = hi + 1;
     hi = hi * 2 < last ? hi * 2 : last;
   }
@@ -184,10 +200,10 @@ static bool search(struct scheduler *s, int64_t chunk, struct worst *w) {
   int64_t rounds = first_rounds(s, chunk), tail = longest_tail(s);
   int64_t world = s->cluster->world;
   for (s->turns = 1; s->turns <= 2 * world && s->turns <= PEER_TURNS_MAX; s->turns *= 2)
-    for (size_t g = 0; g < sizeof grains / sizeof *grains; g++) {
-      if (grains[g].quantum > chunk && g + 1 < sizeof grains / sizeof *grains) continue;
-      s->min_quantum = grains[g].quantum;
-      s->align = grains[g].align;
+    for (size_t g = 0; g < sizeof steps / sizeof *steps; g++) {
+      if (steps[g].quantum > chunk && g + 1 < sizeof steps / sizeof *steps) continue;
+      s->min_quantum = steps[g].quantum;
+      s->align = steps[g].align;
       if (search_rounds(s, round_up(rounds + tail, s->turns) + round_up(tail, s->turns), w)) return true;
       if (w->staging <= s->limits->staging) break; /* too many operations: smaller shares do not help */
     }
@@ -205,7 +221,7 @@ static bool check_peers(struct scheduler *s, struct rsc_diag *diag) {
   }
   for (int64_t r = 0; r < s->cluster->world && s->limits->max_peers; r++)
     if (peers[r] > s->limits->max_peers) {
-      rsc_error(diag, RSC_PEERS_LIMIT, (struct rsc_span){.file = -1},
+      if (diag) rsc_error(diag, RSC_PEERS_LIMIT, (struct rsc_span){.file = -1},
                 "rank %" PRId64 " has %" PRId64 " peers, --max-peers allows %" PRId64 "; raise the limit", r, peers[r],
                 s->limits->max_peers);
       return false;
@@ -230,11 +246,11 @@ static void place_streams(struct scheduler *s, struct rsc_arena *arena, struct r
     struct rsc_timing *t = &timings[i];
     const struct rsc_stream *root = &s->routes->streams[st->root];
     int64_t quantum = quantum_of(s, st), active = rsc_ceildiv(st->bytes, quantum);
-    int64_t turns = is_copy(st) ? 1 : s->turns, room = active_rounds(s, st) - active + 1;
+    int64_t turns = rsc_is_copy(st) ? 1 : s->turns, room = active_rounds(s, st) - active + 1;
     t->quantum = quantum;
     t->step = turns;
     t->round0 = turn_of(s, root) + turns * ((root->src * 7 + root->dst * 3) % room) + st->depth;
-    if (is_copy(st) || st->direct) continue;
+    if (rsc_is_copy(st) || st->direct) continue;
     /* With step 1 a stream alternates between its slots in the two regions; with an even step all its rounds use one. */
     bool alternate = turns == 1 && active > 1;
     int64_t turn = t->round0 % turns;
@@ -254,22 +270,25 @@ static void place_streams(struct scheduler *s, struct rsc_arena *arena, struct r
 
 const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_routes *routes,
                                       const struct rsc_flows *flows, const struct rsc_cluster *cluster,
-                                      const struct rsc_plan_limits *limits) {
+                                      const struct rsc_plan_limits *limits, bool last) {
   struct scheduler s = {.scratch = rsc_arena_new(), .routes = routes, .flows = flows, .cluster = cluster, .limits = limits};
   struct rsc_rounds *out = RSC_NEW(arena, struct rsc_rounds);
   int64_t chunk = limits->chunk ? limits->chunk : CHUNK_DEFAULT;
   if (!limits->chunk && chunk > limits->staging / 4) chunk = limits->staging / 4 > 8 ? limits->staging / 4 : 8;
   struct worst w = {0, 0, 0};
-  bool ok = check_peers(&s, diag);
+  s.grains = RSC_ARRAY(s.scratch, struct grains, routes->stream_count);
+  for (int64_t i = 0; i < routes->stream_count; i++) s.grains[i] = grains_of(&s, &routes->streams[i]);
+  bool ok = check_peers(&s, last ? diag : NULL);
   if (ok && !search(&s, chunk, &w)) {
-    rsc_error(diag, RSC_STAGING_SMALL, (struct rsc_span){.file = -1},
+    if (last)
+      rsc_error(diag, RSC_STAGING_SMALL, (struct rsc_span){.file = -1},
               "no schedule keeps the limits: rank %" PRId64 " would need %" PRId64 " bytes of staging (--staging %" PRId64
               ") and up to %" PRId64 " operations in a round (--max-ops %" PRId64 "); raise the limits",
               w.rank, w.staging, limits->staging, w.ops, limits->max_ops);
     ok = false;
   }
   if (ok && s.rounds > INT32_MAX) {
-    rsc_error(diag, RSC_ROUNDS_LIMIT, (struct rsc_span){.file = -1},
+    if (last) rsc_error(diag, RSC_ROUNDS_LIMIT, (struct rsc_span){.file = -1},
               "%" PRId64 " rounds would be needed; raise --staging or --chunk", s.rounds);
     ok = false;
   }

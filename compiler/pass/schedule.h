@@ -19,10 +19,11 @@ struct rsc_plan_limits {
   int64_t max_peers; /* 0: none */
 };
 
-/* Reports and returns NULL if the limits cannot be kept. */
+/* Reports and returns NULL if the limits cannot be kept; unless this is the `last` try
+ * it does so silently, since other routes may keep them. */
 const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_routes *routes,
                                       const struct rsc_flows *flows, const struct rsc_cluster *cluster,
-                                      const struct rsc_plan_limits *limits);
+                                      const struct rsc_plan_limits *limits, bool last);
 
 void rsc_rounds_print(const struct rsc_routes *routes, const struct rsc_rounds *rounds, FILE *out);
 

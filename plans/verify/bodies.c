@@ -21,45 +21,43 @@ static uint64_t two(uint32_t a, uint32_t b) {
   return (uint64_t)a << 32 | b;
 }
 
-static bool body_words(const struct rsp_program *program, const struct rsp_body *body, struct words *w) {
-  bool relays = false;
+static void body_words(const struct rsp_program *program, const struct rsp_body *body, struct words *w) {
   w->count = 0;
   put(w, body->elems);
   put(w, two((uint32_t)body->desc_count, body->wire_bytes));
   for (uint64_t i = 0; i < body->desc_count; i++) {
     const struct rsp_desc *d = &program->descs[body->descs + i];
+    const struct rsp_shape *shape = rsp_shape_of(program, d);
     uint32_t constant;
-    memcpy(&constant, &d->constant, sizeof constant);
-    relays |= d->space == RSP_SPACE_STREAM;
-    put(w, two(d->ref, d->space));
-    put(w, two(d->buf_dtype, d->wire_dtype));
-    put(w, two(d->op, constant));
+    memcpy(&constant, &shape->constant, sizeof constant);
+    put(w, d->ref);
+    put(w, two(shape->buf_dtype, shape->wire_dtype));
+    put(w, two(shape->op, constant));
     put(w, d->off);
-    put(w, d->run);
-    put(w, d->loop_count);
-    for (uint32_t l = 0; l < d->loop_count; l++) {
-      const struct rsp_loop *loop = &program->loops[d->loops + l];
+    put(w, shape->run);
+    put(w, shape->loop_count);
+    for (uint32_t l = 0; l < shape->loop_count; l++) {
+      const struct rsp_loop *loop = &program->loops[shape->loops + l];
       put(w, loop->count);
       put(w, (uint64_t)loop->ref_step);
       put(w, (uint64_t)loop->off_step);
     }
   }
-  return relays;
 }
 
 static uint32_t intern_body(struct rspv *v, uint32_t rank, uint64_t index, struct words *w) {
   const struct rsp_program *program = &v->programs[rank];
   const struct rsp_body *body = &program->bodies[index];
-  bool relays = body_words(program, body, w), fresh;
-  put(w, relays ? two(rank, 1) : 0); /* a stream index means something on its own rank only */
+  bool fresh;
+  body_words(program, body, w);
   uint32_t number = rspv_intern(&v->body_table, w->at, (uint32_t)w->count, &fresh);
   if (fresh) {
     struct rspv_body mine = {.elems = body->elems,
                              .wire_bytes = body->wire_bytes,
                              .desc_count = body->desc_count,
                              .descs = program->descs + body->descs,
-                             .loops = program->loops,
-                             .relays = relays};
+                             .shapes = program->shapes,
+                             .loops = program->loops};
     RSPV_PUSH(v->bodies, v->body_count, v->body_capacity, mine);
   }
   return number;
@@ -142,7 +140,7 @@ void rspv_body_writes(struct rspv *v, struct rspv_body *body, uint64_t lo, uint6
   uint64_t at = 0;
   struct rspv_form form;
   for (uint64_t i = 0; i < body->desc_count && at < hi; i++) {
-    if (!rspv_form_make(&form, NULL, NULL, &body->descs[i], body->loops)) return;
+    if (!rspv_form_make(&form, NULL, body, i)) return;
     uint64_t end = at + form.elems, from = lo > at ? lo : at, to = hi < end ? hi : end;
     if (from < to) rspv_form_visit(v, &form, from - at, to - at, visit_writes, &out);
     at = end;

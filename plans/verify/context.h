@@ -47,8 +47,8 @@ struct rspv_body {
   uint32_t wire_bytes;
   uint64_t desc_count;
   const struct rsp_desc *descs;
-  const struct rsp_loop *loops; /* base of desc.loops */
-  bool relays;                  /* reads streams, so its meaning depends on the rank */
+  const struct rsp_shape *shapes; /* base of desc.shape */
+  const struct rsp_loop *loops;   /* base of shape.loops */
   bool expanded;
   struct rspv_writes *writes; /* of the whole body, as a destination; made on demand */
   size_t write_count;
@@ -91,8 +91,6 @@ struct rspv {
   unsigned char *pair_good;
   size_t pair_count, pair_capacity;
 
-  struct rspv_relay **relay; /* by world rank: one per stream; made on demand */
-
   /* Which training buffers hold a tensor: gids and slots, by tensor; made on demand. */
   uint64_t *holder_start;
   uint32_t *holder_gid, *holder_slot;
@@ -118,9 +116,8 @@ static inline uint32_t rspv_tensor_of(const struct rspv *v, uint32_t gid, uint32
 void rspv_holders(struct rspv *v);
 
 /* form.c */
-/* Either end may be NULL. False if the loops of the two differ. */
-bool rspv_form_make(struct rspv_form *form, const struct rsp_desc *src, const struct rsp_loop *src_loops,
-                    const struct rsp_desc *dst, const struct rsp_loop *dst_loops);
+/* Descriptor i of a source, of a destination (either may be NULL) or of both. False if the loops of the two differ. */
+bool rspv_form_make(struct rspv_form *form, const struct rspv_body *src, const struct rspv_body *dst, uint64_t i);
 /* Visits elements [lo, hi) of the form. Nests are made in v->work and released after each visit. */
 bool rspv_form_visit(struct rspv *v, const struct rspv_form *form, uint64_t lo, uint64_t hi, rspv_visitor *visitor,
                      void *context);
@@ -141,7 +138,7 @@ uint32_t rspv_stretch_intern(struct rspv *v, const struct rspv_lattice *lattice)
 /* streams.c: matching, progress; provenance of every part through pair.c. */
 void rspv_streams(struct rspv *v);
 const struct rsp_stream *rspv_find_stream(const struct rsp_program *program, uint32_t dir, uint32_t peer,
-                                          uint32_t kind);
+                                          uint32_t kind, uint32_t tag);
 static inline uint32_t rspv_round_of(const struct rsp_stream *s, uint64_t byte) {
   return (uint32_t)(s->round0 + byte / s->quantum * s->step);
 }
@@ -155,24 +152,6 @@ struct rspv_end {
 /* Proves that elements [lo, hi) of one body are those of the other. `at`: byte of the stream where they begin. */
 void rspv_pair(struct rspv *v, const struct rspv_end *src, const struct rspv_end *dst, uint64_t lo, uint64_t hi,
                uint64_t at);
-
-/* relay.c */
-enum rspv_relay_state {
-  RSPV_RELAY_NEW,
-  RSPV_RELAY_OPEN /* being made: a second visit is a cycle */,
-  RSPV_RELAY_DONE,
-  RSPV_RELAY_BAD
-};
-struct rspv_relay {
-  enum rspv_relay_state state;
-  struct rspv_space space; /* byte of the incoming stream -> tensor element; id = tensor */
-  uint64_t lag;            /* latest phase, counted from the receiving round, in which it is passed on */
-};
-/* What the incoming stream `index` of a rank carries, or NULL (reported). */
-struct rspv_relay *rspv_relay_of(struct rspv *v, uint32_t rank, uint32_t index);
-void rspv_relay_order(struct rspv *v);
-uint64_t rspv_relay_lag(const struct rspv *v, uint32_t rank, uint32_t index);
-void rspv_relays_free(struct rspv *v);
 
 void rspv_cover(struct rspv *v);   /* cover.c, with wanted.c */
 void rspv_hazards(struct rspv *v); /* hazards.c */

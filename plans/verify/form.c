@@ -16,42 +16,35 @@ struct visit_state {
   uint64_t from[66], count[66];
 };
 
-static int64_t unit_of(const struct rsp_desc *d) {
-  return d->space == RSP_SPACE_STREAM ? 1 : (int64_t)rsp_dtype_bytes(d->buf_dtype);
-}
-
-static void add_loop(struct rspv_form *form, const struct rsp_desc *d, const struct rsp_loop *loop, int end) {
-  form->loop[form->loops].ref[end] = loop->ref_step;
-  form->loop[form->loops].off[end] = loop->off_step / unit_of(d);
-}
-
-bool rspv_form_make(struct rspv_form *form, const struct rsp_desc *src, const struct rsp_loop *src_loops,
-                    const struct rsp_desc *dst, const struct rsp_loop *dst_loops) {
-  const struct rsp_desc *end[2] = {src, dst}, *any = src ? src : dst;
-  const struct rsp_loop *base[2] = {src_loops, dst_loops};
-  if (src && dst && (src->loop_count != dst->loop_count || src->run != dst->run)) return false;
+bool rspv_form_make(struct rspv_form *form, const struct rspv_body *src, const struct rspv_body *dst, uint64_t i) {
+  const struct rspv_body *body[2] = {src, dst};
+  const struct rsp_shape *shape[2] = {NULL, NULL}, *any;
   memset(form, 0, offsetof(struct rspv_form, loop));
-  form->elems = any->run;
+  int64_t unit[2] = {1, 1};
   for (int e = 0; e < 2; e++) {
-    if (!end[e]) continue;
-    form->ref[e] = end[e]->ref;
-    form->off[e] = (int64_t)end[e]->off / unit_of(end[e]);
+    if (!body[e]) continue;
+    shape[e] = &body[e]->shapes[body[e]->descs[i].shape];
+    unit[e] = (int64_t)rsp_dtype_bytes(shape[e]->buf_dtype);
+    form->ref[e] = body[e]->descs[i].ref;
+    form->off[e] = (int64_t)body[e]->descs[i].off / unit[e];
   }
-  for (uint32_t i = 0; i <= any->loop_count; i++) {
-    bool run = i == any->loop_count;
-    uint64_t count = run ? any->run : base[src ? 0 : 1][any->loops + i].count;
-    if (!run && src && dst && base[1][dst->loops + i].count != count) return false;
+  if (src && dst && (shape[0]->loop_count != shape[1]->loop_count || shape[0]->run != shape[1]->run)) return false;
+  any = src ? shape[0] : shape[1];
+  form->elems = any->run;
+  for (uint32_t k = 0; k <= any->loop_count; k++) {
+    bool run = k == any->loop_count;
+    uint64_t count = run ? any->run : body[src ? 0 : 1]->loops[any->loops + k].count;
+    if (!run && src && dst && dst->loops[shape[1]->loops + k].count != count) return false;
     if (count == 1) continue;
-    memset(&form->loop[form->loops], 0, sizeof form->loop[0]);
-    form->loop[form->loops].count = count;
+    struct rspv_floop *loop = &form->loop[form->loops++];
+    memset(loop, 0, sizeof *loop);
+    loop->count = count;
     for (int e = 0; e < 2; e++) {
-      if (!end[e]) continue;
-      struct rsp_loop step = {
-          1, 0, end[e]->space == RSP_SPACE_STREAM ? (int64_t)rsp_dtype_bytes(end[e]->wire_dtype) : unit_of(end[e])};
-      add_loop(form, end[e], run ? &step : &base[e][end[e]->loops + i], e);
+      if (!body[e]) continue;
+      loop->ref[e] = run ? 0 : body[e]->loops[shape[e]->loops + k].ref_step;
+      loop->off[e] = run ? 1 : body[e]->loops[shape[e]->loops + k].off_step / unit[e];
     }
     if (!run) form->elems *= count;
-    form->loops++;
   }
   return true;
 }

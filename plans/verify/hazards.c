@@ -5,7 +5,7 @@
  * compared as progressions. Areas that share none, the usual case, cost a sort.
  *
  * When staging is busy, in phases (round r: packed in r, exchanged in r + 1, unpacked in r + 2): outgoing r .. r + 1,
- * incoming r + 1 .. r + 2, or as long as a relay reads it.
+ * incoming r + 1 .. r + 2. A relay sends it in round r + 1, which is exchanged in phase r + 2: in time.
  */
 #include <stdlib.h>
 
@@ -30,8 +30,7 @@ static int by_lo(const void *a, const void *b) {
   return x->round < y->round ? -1 : x->round > y->round;
 }
 
-static void add_area(struct areas *areas, const struct rsp_stream *s, uint64_t first, uint64_t count, uint64_t bytes,
-                     uint64_t lag) {
+static void add_area(struct areas *areas, const struct rsp_stream *s, uint64_t first, uint64_t count, uint64_t bytes) {
   if (!count) return;
   struct area a = {.stream = s, .count = count};
   a.lo = s->stage_off + first % s->slots * s->slot_stride;
@@ -39,7 +38,7 @@ static void add_area(struct areas *areas, const struct rsp_stream *s, uint64_t f
   a.round = s->round0 + first * s->step;
   a.step = (uint64_t)s->slots * s->step;
   a.from = s->dir == RSP_DIR_IN;
-  a.to = a.from + 1 > lag ? a.from + 1 : lag;
+  a.to = a.from + 1;
   RSPV_PUSH(areas->at, areas->count, areas->capacity, a);
 }
 
@@ -47,19 +46,19 @@ static void add_area(struct areas *areas, const struct rsp_stream *s, uint64_t f
 static void stream_areas(struct rspv *v, uint32_t rank, uint64_t index, struct areas *areas) {
   const struct rsp_stream *s = &v->programs[rank].streams[index];
   if (s->kind != RSP_KIND_STAGED || (s->dir != RSP_DIR_OUT && s->dir != RSP_DIR_IN)) return;
+  if (s->relay != RSP_NO_STREAM) return; /* it reads the slots of the stream it passes on */
   uint64_t rounds = rsp_stream_rounds(s), tail = s->bytes - (rounds - 1) * s->quantum;
-  uint64_t full = tail == s->quantum ? rounds : rounds - 1, lag = 0;
+  uint64_t full = tail == s->quantum ? rounds : rounds - 1;
   struct rspv_place place = {RSPV_NONE, RSPV_NONE, rank, s->peer, s->round0, 0, 0};
   if (!s->slots) {
     rspv_report_add(v, RSPV_HAZARDS, place, "a staged stream has no slot");
     return;
   }
-  if (s->dir == RSP_DIR_IN) lag = rspv_relay_lag(v, rank, (uint32_t)index);
   for (uint64_t k = 0; k < s->slots && k < full && v->work.left; k++) {
     v->work.left--;
-    add_area(areas, s, k, (full - k + s->slots - 1) / s->slots, s->quantum, lag);
+    add_area(areas, s, k, (full - k + s->slots - 1) / s->slots, s->quantum);
   }
-  if (full < rounds) add_area(areas, s, full, 1, tail, lag);
+  if (full < rounds) add_area(areas, s, full, 1, tail);
 }
 
 static uint64_t gcd(uint64_t a, uint64_t b) {

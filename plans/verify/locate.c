@@ -35,7 +35,7 @@ static void search_part(struct search *s, const struct rspv_body *body, const st
   int64_t wire = (int64_t)body->wire_bytes;
   struct rspv_form form;
   for (uint64_t i = 0; i < body->desc_count && begin < part->hi; i++) {
-    if (!rspv_form_make(&form, NULL, NULL, &body->descs[i], body->loops)) return;
+    if (!rspv_form_make(&form, NULL, body, i)) return;
     uint64_t end = begin + form.elems, from = part->lo > begin ? part->lo : begin, to = part->hi < end ? part->hi : end;
     rspv_place_in_stream(&form, 0, (int64_t)at + ((int64_t)begin - (int64_t)part->lo) * wire, wire);
     if (from < to) rspv_form_visit(s->v, &form, from - begin, to - begin, visit_search, s);

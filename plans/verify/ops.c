@@ -90,7 +90,7 @@ static void part_segments(const struct rspv_body *body, const struct rsp_part *p
                           struct segments *out) {
   uint64_t begin = 0, wire = body->wire_bytes;
   for (uint64_t i = 0; i < body->desc_count && begin < part->hi; i++) {
-    const struct rsp_desc *d = &body->descs[i];
+    const struct rsp_shape *d = &body->shapes[body->descs[i].shape];
     uint64_t elems = d->run;
     for (uint32_t l = 0; l < d->loop_count; l++) elems *= body->loops[d->loops + l].count;
     uint64_t end = begin + elems, from = part->lo > begin ? part->lo : begin, to = part->hi < end ? part->hi : end;
@@ -113,9 +113,10 @@ static uint64_t count_direct(struct rspv *v, uint32_t rank, const struct rsp_str
                              struct events *e) {
   uint64_t at = 0, total = 0, rounds = rsp_stream_rounds(s), quantum = s->quantum < s->bytes ? s->quantum : s->bytes;
   size_t first = 0;
+  const struct rsp_stream *from = s->relay == RSP_NO_STREAM ? s : &v->programs[rank].streams[s->relay];
   segments->count = 0;
-  for (uint64_t p = 0; p < s->part_count; p++) {
-    const struct rsp_part *part = &v->programs[rank].parts[s->parts + p];
+  for (uint64_t p = 0; p < from->part_count; p++) {
+    const struct rsp_part *part = &v->programs[rank].parts[from->parts + p];
     const struct rspv_body *body = &v->bodies[v->body_of[rank][part->body]];
     part_segments(body, part, at, segments);
     at += (part->hi - part->lo) * body->wire_bytes;

@@ -28,7 +28,7 @@ struct finding {
 struct pair {
   struct rspv *v;
   const struct rspv_end *src, *dst;
-  const struct rsp_desc *src_desc, *dst_desc;
+  const struct rsp_shape *src_shape, *dst_shape;
   uint32_t desc;
   bool quiet, good;
   uint32_t round;
@@ -50,11 +50,11 @@ static bool same_constant(float a, float b) {
   return memcmp(&a, &b, sizeof a) == 0;
 }
 
-static const char *wrong_piece(const struct rsp_piece *piece, const struct rsp_desc *desc, bool source) {
+static const char *wrong_piece(const struct rsp_piece *piece, const struct rsp_shape *shape, bool source) {
   if (piece->slot == RSP_SLOT_PAD) return source ? "padding is sent" : "padding is written";
   if (piece->slot == RSP_SLOT_GAP) return source ? "a gap is sent" : "a gap is written";
-  if (piece->op != desc->op) return "the program's operation is not the layout's";
-  if (piece->op == RSP_OP_ADD && !same_constant(piece->constant, desc->constant))
+  if (piece->op != shape->op) return "the program's operation is not the layout's";
+  if (piece->op == RSP_OP_ADD && !same_constant(piece->constant, shape->constant))
     return "the program adds another constant than the layout says";
   return NULL;
 }
@@ -91,7 +91,7 @@ static void add_slots(struct pair *p, struct finding *f, uint32_t src, uint32_t 
   f->slots[f->count++] = (struct rspv_slots){src, dst};
 }
 
-/* One nest with a single source meaning: VAL is the source's tensor index, `src` its slot (or tensor, of a relay). */
+/* One nest with a single source meaning: VAL is the source's tensor index, `src` its slot. */
 static void check_destination(struct pair *p, struct finding *f, const struct rspv_space *space, uint32_t src,
                               const struct rspv_nest *nest) {
   struct rspv_nests in;
@@ -99,7 +99,7 @@ static void check_destination(struct pair *p, struct finding *f, const struct rs
   rspv_resolve(&p->v->work, space, nest, RSPV_DST, RSPV_VAL2, &in, NULL);
   for (const struct rspv_nest *n = in.first; n; n = n->next) {
     const struct rsp_piece *piece = &p->v->plan->pieces[space->id[n->tag]];
-    const char *wrong = wrong_piece(piece, p->dst_desc, false);
+    const char *wrong = wrong_piece(piece, p->dst_shape, false);
     bool empty = piece->slot == RSP_SLOT_PAD || piece->slot == RSP_SLOT_GAP;
     if (wrong)
       set_wrong(f, empty ? RSPV_COVER : RSPV_PROVENANCE, wrong, empty ? RSPV_NONE : piece->slot, n,
@@ -111,7 +111,7 @@ static void check_destination(struct pair *p, struct finding *f, const struct rs
   }
 }
 
-static struct finding *find_out(struct pair *p, const struct rspv_space *from, bool relay, const struct rspv_space *to,
+static struct finding *find_out(struct pair *p, const struct rspv_space *from, const struct rspv_space *to,
                                 const struct rspv_nest *nest) {
   struct finding *f = rspv_alloc(&p->arena, sizeof *f);
   memset(f, 0, sizeof *f);
@@ -124,17 +124,17 @@ static struct finding *find_out(struct pair *p, const struct rspv_space *from, b
               RSPV_DST);
   for (const struct rspv_nest *n = in.first; n; n = n->next) {
     uint32_t id = from->id[n->tag];
-    const char *wrong = relay ? NULL : wrong_piece(&p->v->plan->pieces[id], p->src_desc, true);
+    const char *wrong = wrong_piece(&p->v->plan->pieces[id], p->src_shape, true);
     if (wrong)
       set_wrong(f, RSPV_PROVENANCE, wrong, RSPV_NONE, n, RSPV_DST);
     else
-      check_destination(p, f, to, relay ? id : p->v->plan->pieces[id].slot, n);
+      check_destination(p, f, to, p->v->plan->pieces[id].slot, n);
   }
   return f;
 }
 
 static struct finding *recall(struct pair *p, uint32_t src_entry, uint32_t dst_entry, const struct rspv_space *from,
-                              bool relay, const struct rspv_space *to, const struct rspv_nest *nest) {
+                              const struct rspv_space *to, const struct rspv_nest *nest) {
   uint64_t words[5 + 3 * 66];
   uint32_t n = 0;
   words[n++] = p->desc;
@@ -150,7 +150,7 @@ static struct finding *recall(struct pair *p, uint32_t src_entry, uint32_t dst_e
   bool fresh;
   uint32_t number = rspv_intern(&p->table, words, n, &fresh);
   if (fresh) {
-    struct finding *f = find_out(p, from, relay, to, nest);
+    struct finding *f = find_out(p, from, to, nest);
     RSPV_PUSH(p->findings, p->count, p->capacity, f);
   }
   return p->findings[number];
@@ -160,37 +160,31 @@ static bool check_visit(void *context, const struct rspv_visit *visit) {
   struct pair *p = context;
   struct rspv *v = p->v;
   const struct rsp_plan *plan = v->plan;
-  bool relay = p->src_desc->space == RSP_SPACE_STREAM;
   uint32_t src = (uint32_t)visit->ref[0], dst = (uint32_t)visit->ref[1], src_entry = RSPV_NONE;
   uint32_t dst_entry = rspv_entry_of(v, p->dst->profile, dst);
-  const struct rspv_relay *stream = NULL;
-  if (relay) {
-    stream = rspv_relay_of(v, p->src->rank, src);
-    if (!stream) return p->good = false;
-  } else {
-    if (plan->buffers[src].side == RSP_TRAIN) src_entry = rspv_entry_of(v, p->src->profile, src);
-    if (src_entry == RSPV_NONE || p->src_desc->buf_dtype != plan->buffers[src].dtype) {
-      fail(p, RSPV_PROVENANCE, RSPV_NONE, visit, 0, 0, "the sender does not hold this in a training buffer");
-      return false;
-    }
+  if (plan->buffers[src].side == RSP_TRAIN) src_entry = rspv_entry_of(v, p->src->profile, src);
+  if (src_entry == RSPV_NONE || p->src_shape->buf_dtype != plan->buffers[src].dtype) {
+    fail(p, RSPV_PROVENANCE, RSPV_NONE, visit, 0, 0, "the sender does not hold this in a training buffer");
+    return false;
   }
   if (plan->buffers[dst].side != RSP_INFER || dst_entry == RSPV_NONE ||
-      p->dst_desc->buf_dtype != plan->buffers[dst].dtype) {
+      p->dst_shape->buf_dtype != plan->buffers[dst].dtype) {
     fail(p, RSPV_COVER, RSPV_NONE, visit, 0, 0, "the receiver does not hold this in an inference buffer");
     return false;
   }
-  const struct finding *f = recall(p, src_entry, dst_entry, relay ? &stream->space : &v->entries[src_entry].space,
-                                   relay, &v->entries[dst_entry].space, visit->nest);
+  const struct finding *f =
+      recall(p, src_entry, dst_entry, &v->entries[src_entry].space, &v->entries[dst_entry].space, visit->nest);
   if (f->wrong) {
     uint32_t tensor = f->dst_slot == RSPV_NONE ? RSPV_NONE : rspv_tensor_of(v, dst, f->dst_slot);
     fail(p, f->kind, tensor, visit, f->lo, f->hi, f->wrong);
     return false;
   }
   for (uint32_t i = 0; i < f->count; i++) {
-    uint32_t from = relay ? f->slots[i].src : rspv_tensor_of(v, src, f->slots[i].src);
+    uint32_t from = rspv_tensor_of(v, src, f->slots[i].src);
     uint32_t to = rspv_tensor_of(v, dst, f->slots[i].dst);
     const char *wrong = from != to ? "another tensor arrives" : NULL;
-    if (!wrong && plan->tensors[to].dtype != p->src_desc->wire_dtype) wrong = "what travels has not the tensor's dtype";
+    if (!wrong && plan->tensors[to].dtype != p->src_shape->wire_dtype)
+      wrong = "what travels has not the tensor's dtype";
     if (!wrong) continue;
     fail(p, RSPV_PROVENANCE, to, visit, 0, 0, wrong);
     return false;
@@ -206,11 +200,11 @@ static bool check_bodies(struct pair *p, uint64_t lo, uint64_t hi, uint64_t at) 
   if (a->desc_count != b->desc_count || a->elems != b->elems || a->wire_bytes != b->wire_bytes) return false;
   uint64_t begin = 0;
   for (uint64_t i = 0; i < a->desc_count && begin < hi; i++) {
-    p->src_desc = &a->descs[i];
-    p->dst_desc = &b->descs[i];
+    p->src_shape = &a->shapes[a->descs[i].shape];
+    p->dst_shape = &b->shapes[b->descs[i].shape];
     p->desc = (uint32_t)i;
-    if (!rspv_form_make(&form, p->src_desc, a->loops, p->dst_desc, b->loops)) return false;
-    if (p->src_desc->wire_dtype != p->dst_desc->wire_dtype) return false;
+    if (!rspv_form_make(&form, a, b, i)) return false;
+    if (p->src_shape->wire_dtype != p->dst_shape->wire_dtype) return false;
     uint64_t end = begin + form.elems, from = lo > begin ? lo : begin, to = hi < end ? hi : end;
     if (from < to) {
       p->round = rspv_round_of(p->src->stream, at + (from - lo) * a->wire_bytes);

@@ -7,19 +7,21 @@
 
 #include "plans/verify/context.h"
 
-static uint64_t order_of(uint32_t dir, uint32_t peer, uint32_t kind) {
-  return (uint64_t)dir << 40 | (uint64_t)peer << 8 | kind;
+static int compare(const struct rsp_stream *s, uint32_t dir, uint32_t peer, uint32_t kind, uint32_t tag) {
+  if (s->dir != dir) return s->dir < dir ? -1 : 1;
+  if (s->peer != peer) return s->peer < peer ? -1 : 1;
+  if (s->kind != kind) return s->kind < kind ? -1 : 1;
+  return s->tag < tag ? -1 : s->tag > tag;
 }
 
-const struct rsp_stream *rspv_find_stream(const struct rsp_program *program, uint32_t dir, uint32_t peer,
-                                          uint32_t kind) {
-  uint64_t lo = 0, hi = program->slice->streams.count, want = order_of(dir, peer, kind);
+const struct rsp_stream *rspv_find_stream(const struct rsp_program *program, uint32_t dir, uint32_t peer, uint32_t kind,
+                                          uint32_t tag) {
+  uint64_t lo = 0, hi = program->slice->streams.count;
   while (lo < hi) {
     uint64_t mid = lo + (hi - lo) / 2;
-    const struct rsp_stream *s = &program->streams[mid];
-    uint64_t have = order_of(s->dir, s->peer, s->kind);
-    if (have == want) return s;
-    if (have < want)
+    int c = compare(&program->streams[mid], dir, peer, kind, tag);
+    if (c == 0) return &program->streams[mid];
+    if (c < 0)
       lo = mid + 1;
     else
       hi = mid;
@@ -54,7 +56,32 @@ static bool same_schedule(struct rspv *v, const struct rsp_stream *a, const stru
   return false;
 }
 
+/* Where a relay's bytes come from in the end: the sender whose stream has parts. Each step back is a round earlier, so
+ * there is an end to them. NULL, reported, if a step leads nowhere or into the future. */
+static const struct rsp_stream *origin_of(struct rspv *v, uint32_t *rank, const struct rsp_stream *stream) {
+  while (stream->relay != RSP_NO_STREAM) {
+    const struct rsp_stream *in = &v->programs[*rank].streams[stream->relay];
+    struct rspv_place place = {RSPV_NONE, RSPV_NONE, *rank, stream->peer, stream->round0, 0, 0};
+    const struct rsp_stream *out = rspv_find_stream(&v->programs[in->peer], RSP_DIR_OUT, *rank, in->kind, in->tag);
+    if (in->round0 >= stream->round0 || (out && out->round0 >= stream->round0)) {
+      rspv_report_add(v, RSPV_PROGRESS, place,
+                      "what is passed on in this round has not arrived: it is received in round %u", in->round0);
+      return NULL;
+    }
+    if (!out) {
+      rspv_report_add(v, RSPV_PROVENANCE, place, "what is passed on is sent by nobody");
+      return NULL;
+    }
+    *rank = in->peer;
+    stream = out;
+  }
+  return stream;
+}
+
 static void check_parts(struct rspv *v, struct rspv_end src, struct rspv_end dst) {
+  src.stream = origin_of(v, &src.rank, src.stream);
+  if (!src.stream) return;
+  src.profile = v->profile[RSP_TRAIN][src.rank];
   const struct rsp_part *a = v->programs[src.rank].parts + src.stream->parts;
   const struct rsp_part *b = v->programs[dst.rank].parts + dst.stream->parts;
   struct rspv_place place = {RSPV_NONE, RSPV_NONE, src.rank, dst.rank, src.stream->round0, 0, 0};
@@ -81,7 +108,7 @@ static void check_outgoing(struct rspv *v, uint32_t rank, const struct rsp_strea
   bool self = stream->dir == RSP_DIR_SELF_SRC;
   uint32_t peer = self ? rank : stream->peer;
   const struct rsp_stream *other =
-      rspv_find_stream(&v->programs[peer], self ? RSP_DIR_SELF_DST : RSP_DIR_IN, rank, stream->kind);
+      rspv_find_stream(&v->programs[peer], self ? RSP_DIR_SELF_DST : RSP_DIR_IN, rank, stream->kind, stream->tag);
   struct rspv_place place = {RSPV_NONE, RSPV_NONE, rank, peer, stream->round0, 0, 0};
   if (!other) {
     rspv_report_add(v, RSPV_MATCHING, place, "%s messages are sent that the peer does not expect",
@@ -97,7 +124,8 @@ static void check_outgoing(struct rspv *v, uint32_t rank, const struct rsp_strea
 static void check_incoming(struct rspv *v, uint32_t rank, const struct rsp_stream *stream) {
   bool self = stream->dir == RSP_DIR_SELF_DST;
   uint32_t peer = self ? rank : stream->peer;
-  if (rspv_find_stream(&v->programs[peer], self ? RSP_DIR_SELF_SRC : RSP_DIR_OUT, rank, stream->kind)) return;
+  if (rspv_find_stream(&v->programs[peer], self ? RSP_DIR_SELF_SRC : RSP_DIR_OUT, rank, stream->kind, stream->tag))
+    return;
   struct rspv_place place = {RSPV_NONE, RSPV_NONE, rank, peer, stream->round0, 0, 0};
   rspv_report_add(v, RSPV_MATCHING, place, "%s messages are expected that the peer does not send",
                   stream->kind == RSP_KIND_DIRECT ? "direct" : "staged");
@@ -106,7 +134,7 @@ static void check_incoming(struct rspv *v, uint32_t rank, const struct rsp_strea
 static void count_bytes(struct rspv *v, uint32_t rank, const struct rsp_stream *stream) {
   struct rspv_report *r = v->report;
   const struct rsp_rank *ranks = v->plan->ranks;
-  if (stream->dir == RSP_DIR_SELF_SRC)
+  if (stream->peer == rank)
     r->local_bytes += stream->bytes;
   else if (ranks[rank].domain == ranks[stream->peer].domain)
     r->nvlink_bytes += stream->bytes;

@@ -36,7 +36,6 @@ static void prove_all(struct rspv *v) {
   rspv_profiles(v);
   rspv_bodies(v);
   rspv_streams(v);
-  rspv_relay_order(v);
   rspv_cover(v);
   rspv_hazards(v);
   rspv_ops(v);
@@ -45,7 +44,6 @@ static void prove_all(struct rspv *v) {
 }
 
 static void close_verification(struct rspv *v) {
-  rspv_relays_free(v);
   for (uint32_t r = 0; v->body_of && r < v->plan->header->world; r++) free(v->body_of[r]);
   for (size_t b = 0; b < v->body_count; b++) free(v->bodies[b].writes);
   struct rspv_table *tables[] = {&v->profiles, &v->body_table, &v->stretch_table, &v->pair_table};

@@ -20,6 +20,17 @@ static struct rsp_slice *slice_of(struct rsp_header *h, unsigned rank) {
   return (void *)((unsigned char *)h + directory_of(h)[rank].off);
 }
 
+static unsigned char *held_of(struct rsp_header *h, unsigned rank) {
+  return (unsigned char *)h + directory_of(h)[rank].held_off;
+}
+
+// The rank now has the holdings block of another, and the tables in it.
+static void share(struct rsp_header *h, unsigned rank, unsigned with) {
+  directory_of(h)[rank].held_off = directory_of(h)[with].held_off;
+  directory_of(h)[rank].held_bytes = directory_of(h)[with].held_bytes;
+  memcpy(&slice_of(h, rank)->names, &slice_of(h, with)->names, RSP_HELD_COUNT * sizeof(struct rsp_table));
+}
+
 static void reseal_header(struct rsp_header *h) {
   rsp_header_id(h, h->plan_id);
 }
@@ -40,6 +51,7 @@ static void drop_last_buffer(struct rsp_slice_tables *t) {
   t->buffer_count--;
   t->body_count--;
   t->desc_count--;
+  t->shape_count--;
   t->stream_count--;
   t->part_count--;
 }
@@ -54,6 +66,20 @@ static void many_names(struct tiny *t) {
   t->slices[0].names_bytes = sizeof names;
   t->slices[0].buffers = rows;
   t->slices[0].buffer_count = 64;
+}
+
+// So many ranks with one block so long that reading it for each is far more than reading the file.
+static void many_shares(struct tiny *t) {
+  enum { RANKS = 2048 };
+  static char names[16 << 20];
+  static struct rsp_rank ranks[RANKS];
+  static struct rsp_slice_tables slices[RANKS];
+  for (uint32_t r = 0; r < RANKS; r++)
+    slices[r] = (struct rsp_slice_tables){.world_rank = r, .names = names, .names_bytes = sizeof names};
+  t->instead = slices;
+  t->global.world = t->global.infer_world = RANKS;
+  t->global.sections[RSP_SEC_RANKS] = ranks;
+  t->global.counts[RSP_SEC_RANKS] = RANKS;
 }
 
 #define BAD_TABLES(RULE, id, ...)                                                                                      \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Out: the annotated dump of the tiny plan with which plans/FORMAT.md opens: the header, the first row of each section,
-// and of each table of one slice.
+// and of each table of one holdings block and of its slice.
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,8 +107,32 @@ static void dump_end(const struct rsp_header *h) {
   F(s, nvlink_bytes), F(s, network_bytes), F(s, network_minimum);
   line(&s->bound_seconds, 64, "eight doubles: bound_seconds .. issue_seconds");
   const struct rsp_dirent *d = title(h, RSP_SEC_DIRECTORY, "directory");
-  N(d, off, "a whole number of pages"), F(d, bytes), F(d, digest), F(d, staging);
+  N(d, off, "a whole number of pages"), F(d, bytes), F(d, held_off), F(d, held_bytes), F(d, digest), F(d, held_digest);
+  F(d, staging);
   line(&d->check, 8, "check");
+}
+
+static void dump_rows(const struct rsp_program *p) {
+  const struct rsp_body *o = p->bodies;
+  printf("first of bodies\n");
+  F(o, descs), F(o, desc_count), F(o, elems), F(o, wire_bytes), F(o, reserved);
+  const struct rsp_desc *d = p->descs;
+  printf("first of descs\n");
+  F(d, shape), F(d, ref), F(d, off);
+  const struct rsp_shape *h = p->shapes;
+  printf("first of shapes\n");
+  F(h, buf_dtype), F(h, wire_dtype), F(h, op), F(h, constant), F(h, run), F(h, loops), F(h, loop_count), F(h, reserved);
+  const struct rsp_loop *l = p->loops;
+  printf("first of loops\n");
+  F(l, count), F(l, ref_step), F(l, off_step);
+  const struct rsp_stream *t = p->streams;
+  printf("first of streams\n");
+  F(t, peer), N(t, dir, "out"), N(t, kind, "staged"), F(t, tag), F(t, relay), F(t, slots), F(t, parts),
+      F(t, part_count), F(t, bytes);
+  F(t, quantum), F(t, round0), F(t, step), F(t, stage_off), F(t, slot_stride);
+  const struct rsp_part *q = p->parts;
+  printf("first of parts\n");
+  F(q, body), F(q, lo), F(q, hi);
 }
 
 static void dump_slice(const struct rsp_plan *plan, uint32_t rank) {
@@ -118,9 +142,17 @@ static void dump_slice(const struct rsp_plan *plan, uint32_t rank) {
   printf("\nslice of rank %u\n", rank);
   line(&s->magic, 8, "magic 'RSPSLICE'");
   F(s, bytes), F(s, world_rank), F(s, train_rank), F(s, infer_rank), F(s, rounds), F(s, staging);
-  static const char *const names[] = {"names",  "files", "buffers", "dims",    "zeros", "zloops",
-                                      "bodies", "descs", "loops",   "streams", "parts"};
-  for (unsigned i = 0; i < 11; i++) pair(&s->names + i, names[i], "");
+  static const char *const names[] = {"names",  "files", "buffers", "dims",  "zeros",   "zloops",
+                                      "bodies", "descs", "shapes",  "loops", "streams", "parts"};
+  for (unsigned i = 0; i < 12; i++) pair(&s->names + i, names[i], i < 6 ? "in the holdings block" : "");
+  dump_rows(&p);
+}
+
+static void dump_holdings(const struct rsp_plan *plan, uint32_t rank) {
+  struct rsp_program p;
+  rsp_program_of(plan, rank, &p);
+  const struct rsp_slice *s = p.slice;
+  printf("\nholdings block of rank %u\n", rank);
   line(p.names, s->names.count, "names");
   pair(p.files, "files[0]", "train.layout");
   const struct rsp_sbuffer *b = p.buffers;
@@ -130,23 +162,6 @@ static void dump_slice(const struct rsp_plan *plan, uint32_t rank) {
   const struct rsp_zero *z = p.zeros;
   printf("first of zeros\n");
   F(z, gid), F(z, loop_count), F(z, loops), F(z, off), F(z, run_bytes);
-  const struct rsp_body *o = p.bodies;
-  printf("first of bodies\n");
-  F(o, descs), F(o, desc_count), F(o, elems), F(o, wire_bytes), F(o, reserved);
-  const struct rsp_desc *d = p.descs;
-  printf("first of descs\n");
-  F(d, ref), F(d, space), F(d, buf_dtype), F(d, wire_dtype), F(d, op), F(d, constant), F(d, off), F(d, run);
-  F(d, loops), F(d, loop_count), F(d, reserved);
-  const struct rsp_loop *l = p.loops;
-  printf("first of loops\n");
-  F(l, count), F(l, ref_step), F(l, off_step);
-  const struct rsp_stream *t = p.streams;
-  printf("first of streams\n");
-  F(t, peer), N(t, dir, "out"), N(t, kind, "staged"), F(t, slots), F(t, parts), F(t, part_count), F(t, bytes);
-  F(t, quantum), F(t, round0), F(t, step), F(t, stage_off), F(t, slot_stride);
-  const struct rsp_part *q = p.parts;
-  printf("first of parts\n");
-  F(q, body), F(q, lo), F(q, hi);
 }
 
 int main(void) {
@@ -160,6 +175,7 @@ int main(void) {
   dump_meaning(plan.header);
   dump_buffers(plan.header);
   dump_end(plan.header);
+  dump_holdings(&plan, 1);
   dump_slice(&plan, 1);
   free(bytes);
   return 0;

@@ -79,23 +79,46 @@ static void round_(struct tiny *t) {
   t->slice[0].streams[2].round0 = t->slice[2].streams[1].round0 = 0;
 }
 
-// Rank 1 passes on to rank 2 what it has from rank 0.
+// The forms with a relay.
 static void relay(struct tiny *t) {
-  t->global.features = RSP_FEATURE_RELAY;
-  struct rsp_desc *d = &t->slice[1].descs[0];
-  d->space = RSP_SPACE_STREAM;
-  d->ref = 1;
-  d->off = 0;
-  t->slice[1].loops[d->loops].off_step = 8;
+  tiny_init_form(t, TINY_RELAY_STAGED);
+}
+static void relay_direct(struct tiny *t) {
+  tiny_init_form(t, TINY_RELAY_DIRECT);
+}
+static void again(struct tiny *t) {
+  tiny_init_form(t, TINY_AGAIN_STAGED);
+}
+static void again_direct(struct tiny *t) {
+  tiny_init_form(t, TINY_AGAIN_DIRECT);
+}
+// The streams from rank 1 to rank 2 in another order.
+static void relay_tag(struct tiny *t) {
+  tiny_init_form(t, TINY_RELAY_STAGED);
+  struct rsp_stream *out = t->slice[1].streams, *in = t->slice[2].streams, whole = out[1];
+  out[1] = out[0];
+  out[0] = whole;
+  whole = in[2];
+  in[2] = in[1];
+  in[1] = whole;
+  out[0].tag = in[1].tag = 0;
+  out[1].tag = in[2].tag = 1;
 }
 
 static const struct {
   const char *what;
   void (*change)(struct tiny *t);
-} changes[] = {{"none", none},         {"line", line},   {"inputs", inputs}, {"pieces", pieces}, {"parts", parts},
-               {"tensors", tensors},   {"dtype", dtype}, {"skip", skip},     {"tensor", tensor}, {"name", name},
-               {"elements", elements}, {"seat", seat},   {"limit", limit},   {"rates", rates},   {"route", route},
-               {"round", round_},      {"relay", relay}};
+} changes[] = {{"none", none},          {"line", line},
+               {"inputs", inputs},      {"pieces", pieces},
+               {"parts", parts},        {"tensors", tensors},
+               {"dtype", dtype},        {"skip", skip},
+               {"tensor", tensor},      {"name", name},
+               {"elements", elements},  {"seat", seat},
+               {"limit", limit},        {"rates", rates},
+               {"route", route},        {"round", round_},
+               {"relay", relay},        {"relay-direct", relay_direct},
+               {"again", again},        {"again-direct", again_direct},
+               {"relay-tag", relay_tag}};
 
 int main(int argc, char **argv) {
   struct rsp_error error;

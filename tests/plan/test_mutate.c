@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random mutations of the tiny plan, sealed again: each is refused by a rule or is sound enough to be walked and
-// printed. Usage: test_plan_mutate [SEED [COUNT]].
+// Random mutations of the tiny plan in all its forms, sealed again: each is refused by a rule or is sound enough to be
+// walked and printed. Usage: test_plan_mutate [SEED [COUNT]].
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -54,10 +54,20 @@ static void mutate(unsigned char *bytes, size_t size) {
   }
 }
 
+static bool make(int form, void **bytes, size_t *size) {
+  struct tiny *t = malloc(sizeof *t);
+  if (!t) return false;
+  tiny_init_form(t, (enum tiny_form)form);
+  bool good = tiny_build(t, bytes, size);
+  free(t);
+  return good;
+}
+
 // The view of a rank reads less, so it may accept more; what it accepts is as sound.
 static int open_ranks(int fd, const char *path, const unsigned char *bytes, size_t size) {
+  if (ftruncate(fd, (off_t)size) != 0) return 2;
   if (pwrite(fd, bytes, size, 0) != (ssize_t)size) return 2;
-  for (uint32_t r = 0; r < TINY_WORLD; r++) {
+  for (uint32_t r = 0; r < TINY_WIDE_WORLD; r++) {
     struct rsp_rank_view view;
     struct rsp_error error;
     enum rsp_status status = rsp_rank_open(path, r, &view, &error);
@@ -75,17 +85,22 @@ static int open_ranks(int fd, const char *path, const unsigned char *bytes, size
 int main(int argc, char **argv) {
   state = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
   unsigned long count = argc > 2 ? strtoul(argv[2], NULL, 10) : 60000, accepted = 0;
-  void *made;
-  size_t size;
+  void *made[TINY_FORMS] = {NULL};
+  size_t sizes[TINY_FORMS], most = 0;
   FILE *nowhere = fopen("/dev/null", "w");
-  if (!tiny_plan(&made, &size) || !nowhere) return 2;
-  unsigned char *bytes = malloc(size);
+  if (!nowhere) return 2;
+  for (int f = 0; f < TINY_FORMS; f++) {
+    if (!make(f, &made[f], &sizes[f])) return 2;
+    if (sizes[f] > most) most = sizes[f];
+  }
+  unsigned char *bytes = malloc(most);
   char path[] = "reshard-mutant-XXXXXX";
   int fd = mkstemp(path);
   if (!bytes || fd < 0) return 2;
   printf("seed %llu\n", (unsigned long long)state);
   for (unsigned long i = 0; i < count; i++) {
-    memcpy(bytes, made, size);
+    size_t size = sizes[i % TINY_FORMS];
+    memcpy(bytes, made[i % TINY_FORMS], size);
     for (uint64_t n = 1 + next() % 3; n; n--) mutate(bytes, size);
     rsp_reseal(bytes, size);
     struct rsp_plan plan;
@@ -107,7 +122,7 @@ int main(int argc, char **argv) {
   printf("%lu mutants, %lu sound\n", count, accepted);
   fclose(nowhere);
   free(bytes);
-  free(made);
+  for (int f = 0; f < TINY_FORMS; f++) free(made[f]);
   // A verifier that refuses all, or accepts all, is no verifier.
   return count >= 10000 && (accepted == 0 || accepted > count / 2);
 }

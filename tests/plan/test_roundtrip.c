@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "plans/rules.h"
 #include "tests/plan/tiny.h"
 
 static int failures;
@@ -48,6 +49,28 @@ static void check_text(const struct rsp_plan *plan, const char *golden, bool upd
   free(text);
 }
 
+// The text form tells a relay from other streams, and one tag from another.
+static void check_relay_text(void) {
+  struct tiny *t = malloc(sizeof *t);
+  void *bytes;
+  size_t size, len = 0;
+  char *text = NULL;
+  struct rsp_plan plan;
+  struct rsp_error error;
+  if (!t) exit(2);
+  tiny_init_form(t, TINY_RELAY_STAGED);
+  if (!tiny_build(t, &bytes, &size) || rsp_open_memory(bytes, size, &plan, &error) != RSP_OK) exit(2);
+  FILE *out = open_memstream(&text, &len);
+  if (!out) exit(2);
+  CHECK(rsp_print(&plan, out));
+  fclose(out);
+  CHECK(strstr(text, "stream 1 to 2 staged bytes 16 quantum 16 round 1 step 1 tag 1 relays stream 3\n"));
+  CHECK(strstr(text, "stream 3 from 0 staged bytes 16 quantum 16 round 0 step 1 tag 1 staging 32 slots 1 stride 16\n"));
+  free(text);
+  free(bytes);
+  free(t);
+}
+
 static void check_lookups(const struct rsp_plan *plan) {
   struct rsp_program p;
   rsp_program_of(plan, 2, &p);
@@ -63,29 +86,32 @@ static void check_lookups(const struct rsp_plan *plan) {
   CHECK(rsp_stream_rounds(&p.streams[0]) == 2);
 }
 
-// A rank's view has its slice and maps no more than whole pages around header, directory entry and slice.
+// A rank's view has its slice and what it holds, and maps no more than whole pages around header, directory entry,
+// slice and holdings block.
 static void check_views(const char *path, const struct rsp_plan *plan) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   struct rsp_error error;
-  for (uint32_t r = 0; r < TINY_WORLD; r++) {
+  for (uint32_t r = 0; r < plan->header->world; r++) {
     struct rsp_rank_view view;
     struct rsp_program whole;
+    size_t held_bytes = (size_t)plan->directory[r].held_bytes;
     rsp_program_of(plan, r, &whole);
     CHECK(rsp_rank_open(path, r, &view, &error) == RSP_OK);
     CHECK(memcmp(&view.header, plan->header, sizeof view.header) == 0);
     CHECK(view.program.slice->bytes == whole.slice->bytes);
     CHECK(memcmp(view.program.slice, whole.slice, (size_t)whole.slice->bytes) == 0);
-    size_t least = sizeof(struct rsp_header) + sizeof(struct rsp_dirent) + (size_t)whole.slice->bytes;
-    CHECK(view.mapped_bytes >= least && view.mapped_bytes < least + 5 * page);
+    CHECK(memcmp(view.program.names, whole.names, held_bytes) == 0);
+    size_t least = sizeof(struct rsp_header) + sizeof(struct rsp_dirent) + (size_t)whole.slice->bytes + held_bytes;
+    CHECK(view.mapped_bytes >= least && view.mapped_bytes < least + 6 * page);
     rsp_rank_close(&view);
     CHECK(view.program.slice == NULL);
   }
   struct rsp_rank_view none;
-  CHECK(rsp_rank_open(path, TINY_WORLD, &none, &error) == RSP_INVALID);
+  CHECK(rsp_rank_open(path, plan->header->world, &none, &error) == RSP_INVALID);
 }
 
 static void check_damage(const char *path, const unsigned char *bytes, size_t size, const struct rsp_plan *plan) {
-  // A byte of another rank's slice is not read; one of its own is refused.
+  // A byte of another rank's slice or holdings is not read; one of its own is refused.
   unsigned char *copy = malloc(size);
   struct rsp_error error;
   struct rsp_rank_view view;
@@ -95,8 +121,49 @@ static void check_damage(const char *path, const unsigned char *bytes, size_t si
   CHECK(rsp_write_file(path, copy, size, &error) == RSP_OK);
   CHECK(rsp_rank_open(path, 0, &view, &error) == RSP_OK);
   rsp_rank_close(&view);
-  CHECK(rsp_rank_open(path, 1, &view, &error) == RSP_INVALID);
+  CHECK(rsp_rank_open(path, 1, &view, &error) == RSP_INVALID && error.rule == RSP_RULE_SLICE_DIGEST);
+  memcpy(copy, bytes, size);
+  copy[plan->directory[1].held_off + 100] ^= 1;
+  CHECK(rsp_write_file(path, copy, size, &error) == RSP_OK);
+  CHECK(rsp_rank_open(path, 0, &view, &error) == RSP_OK);
+  rsp_rank_close(&view);
+  CHECK(rsp_rank_open(path, 1, &view, &error) == RSP_INVALID && error.rule == RSP_RULE_HELD_DIGEST);
+  CHECK(error.offset == plan->directory[1].held_off);
   free(copy);
+}
+
+// Ranks that hold the same have one block, however their tables came about; one that holds nothing has none.
+static void check_sharing(const char *path) {
+  struct tiny *t = malloc(sizeof *t);
+  void *bytes, *again;
+  size_t size, again_size;
+  struct rsp_plan plan;
+  struct rsp_error error;
+  if (!t) exit(2);
+  tiny_init_form(t, TINY_WIDE);
+  if (!tiny_build(t, &bytes, &size) || rsp_open_memory(bytes, size, &plan, &error) != RSP_OK) exit(2);
+  const struct rsp_dirent *d = plan.directory;
+  CHECK(d[0].held_bytes && d[1].held_off == d[0].held_off + d[0].held_bytes);
+  CHECK(d[2].held_off == d[1].held_off + d[1].held_bytes);
+  CHECK(d[3].held_off == d[2].held_off && d[3].held_bytes == d[2].held_bytes && d[3].off != d[2].off);
+  CHECK(!d[4].held_off && !d[4].held_bytes);
+  CHECK(rsp_write_file(path, bytes, size, &error) == RSP_OK);
+  check_views(path, &plan);
+  // The same tables in the same arrays are the same file.
+  t->slices[3].names = t->slices[2].names, t->slices[3].files = t->slices[2].files;
+  t->slices[3].buffers = t->slices[2].buffers, t->slices[3].dims = t->slices[2].dims;
+  t->slices[3].zeros = t->slices[2].zeros, t->slices[3].zloops = t->slices[2].zloops;
+  if (!tiny_build(t, &again, &again_size)) exit(2);
+  CHECK(size == again_size && memcmp(bytes, again, size) == 0);
+  free(again);
+  // Another line is another block.
+  t->slices[3].buffers = t->slice[3].buffers;
+  t->slice[3].buffers[1].line = 9;
+  if (!tiny_build(t, &again, &again_size)) exit(2);
+  CHECK(rsp_open_memory(again, again_size, &plan, &error) == RSP_INVALID && error.rule == RSP_RULE_SBUFFER_SAME);
+  free(again);
+  free(bytes);
+  free(t);
 }
 
 static void check_writing(const char *dir, const void *bytes, size_t size) {
@@ -139,9 +206,11 @@ int main(int argc, char **argv) {
   CHECK(rsp_open(path, &file, &error) == RSP_OK);
   CHECK(file.size == size && memcmp(file.bytes, bytes, size) == 0);
   check_text(&plan, argv[1], argc > 2);
+  check_relay_text();
   check_lookups(&plan);
   check_views(path, &plan);
   check_damage(path, bytes, size, &plan);
+  check_sharing(path);
   check_writing(dir, bytes, size);
   rsp_close(&file);
   rsp_close(&plan); // caller-owned bytes are not freed

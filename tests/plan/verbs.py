@@ -24,11 +24,10 @@ DIFFERENT = {
     "limit": ("limits", "max_ops"),
     "rates": ("rates_changed", "bandwidths"),
     "route": ("routes", "16 B over nvlink, other elements"),
-    "relay": ("routes", "train 1 + infer 0    -> infer 1              16 B over network, other elements"),
     "round": ("schedule", "1 pair of ranks exchanges the same in other rounds"),
 }
 RANK_KEYS = """rank train_rank infer_rank host gpu domain network_out network_in nvlink_out nvlink_in local messages ops
-    staging slice_bytes""".split()
+    staging slice_bytes held_bytes""".split()
 
 faults = []
 
@@ -97,10 +96,39 @@ def check_show_ops(verbs):
          "show --ops: a local copy")
 
 
+def ops_of(verbs, what, rank):
+    answer = verbs.run("show", verbs.plan(what), "--ops", "--rank", str(rank), "--json")
+    return json.loads(answer.stdout)["ranks"][0]
+
+
 def check_show_relay(verbs):
-    plan = json.loads(verbs.run("show", verbs.plan("relay"), "--ops", "--rank", "1", "--json").stdout)
-    packs = [row for row in plan["ranks"][0]["rounds"][0]["copies"] if row["kind"] == "pack"]
-    must([row["place"].get("stream") for row in packs] == [1], "show --ops: what is passed on comes from a stream")
+    for what, rank, peer, place in [("relay", 1, 2, {"staging": 32}), ("again", 2, 2, {"staging": 32}),
+                                    ("relay-direct", 1, 2, {"buffer": "b", "gid": 3, "offset": 0}),
+                                    ("again-direct", 2, 2, {"buffer": "b", "gid": 3, "offset": 0})]:
+        shown = ops_of(verbs, what, rank)
+        sends = [(row["round"], send) for row in shown["rounds"] for send in row["sends"] if "relay" in send]
+        must(sends == [(1, {"peer": peer, "bytes": 16, "place": place, "relay": 0})], f"show {what}: sends {sends}")
+        into = [receive["place"] for receive in shown["rounds"][0]["receives"] if receive["bytes"] == 16]
+        must(into == [place], f"show {what}: passed on from elsewhere than it landed: {into}")
+        streams = [stream for stream in shown["streams"] if "relay" in stream]
+        must([(s["dir"], s["peer"], s["relay"], s["round0"]) for s in streams] == [("out", peer, 0, 1)],
+             f"show {what}: streams {streams}")
+        count = sum(len(row[key]) for row in shown["rounds"] for key in ("copies", "sends", "receives"))
+        must(count == shown["ops"], f"show {what}: as many operations as `ops`")
+        must((shown["peers"], shown["local"]) == (2, 16), f"show {what}: peers and local bytes")
+        page = verbs.run("show", verbs.plan(what), "--ops", "--rank", str(rank)).stdout
+        must(re.search(rf"16 B  send to {peer}, from \S+( 32)?, relayed from 0\n", page), f"show {what}: the page is\n{page}")
+
+
+def check_diff_relay(verbs):
+    """Who brings it is a difference of routes; staged or not is one too, tags are none."""
+    page = verbs.run("diff", verbs.plan("none"), verbs.plan("relay")).stdout
+    must("train 1 + infer 0    -> infer 1              16 B over network -> 32 B over network" in page, f"diff relay: the page is\n{page}")
+    for old, new in [("none", "relay"), ("relay", "relay-direct"), ("again", "again-direct"), ("none", "again")]:
+        answer = verbs.run("diff", verbs.plan(old), verbs.plan(new), "--json")
+        must(answer.returncode == 1 and json.loads(answer.stdout)["routes"]["changed"], f"diff {old} {new}: same routes")
+    same = verbs.run("diff", verbs.plan("relay"), verbs.plan("relay-tag"), "--json")
+    must(same.returncode == 0, f"diff relay-tag: {same.stdout}")
 
 
 def check_show_tensor(verbs):
@@ -159,15 +187,35 @@ def keys_of(value):
 def check_documented(verbs, page):
     tiny, known = verbs.plan("none"), set(re.findall(r"`(\w+)(?:\[\])?`", page.read_text()))
     answers = [["show", tiny, "--tensor", "*", "--ops", "--json"], ["show", tiny, "--rank", "0", "--ops", "--json"]]
-    answers += [["diff", tiny, verbs.plan(what), "--json"] for what in [*SAME, *DIFFERENT]]
+    answers += [["show", verbs.plan(what), "--rank", "2", "--ops", "--json"] for what in ("again", "again-direct")]
+    answers += [["diff", tiny, verbs.plan(what), "--json"] for what in [*SAME, *DIFFERENT, "relay", "again"]]
     keys = set().union(*(keys_of(json.loads(verbs.run(*args).stdout)) for args in answers))
     must(keys <= known, f"{page.name} does not tell of {sorted(keys - known)}")
+
+
+def check_replicas(verbs):
+    """Many ranks that hold the same many buffers: a short file, nearly all of it shared, with short slices."""
+    tensors = "".join(f'tensor "{i}" bf16 [8, 8];\n' for i in range(8000))
+    buffers = "".join(f'on gpus {{ buffer "{i}"; }}\n' for i in range(8000))
+    for side, mesh in (("train", "x: 1"), ("infer", "x: 512")):
+        (verbs.work / f"{side}.layout").write_text(f"{tensors}mesh gpus [{mesh}];\n{buffers}")
+    plan = verbs.work / "replicas.plan"
+    layouts = [verbs.work / "train.layout", verbs.work / "infer.layout"]
+    made = subprocess.run([verbs.tool.with_name("reshardc"), *layouts, "-o", plan], capture_output=True, text=True)
+    must(made.returncode == 0, f"replicas: reshardc says {made.stderr[:400]}")
+    answer = verbs.run("show", str(plan), "--json")
+    must(answer.returncode == 0, f"replicas: show says {answer.stderr}")
+    shown = json.loads(answer.stdout or '{"ranks": [], "file_bytes": 0}')
+    held = [rank["held_bytes"] for rank in shown["ranks"]]
+    must(len(held) == 513 and sum(held) > 64 * shown["file_bytes"], f"replicas: {sum(held)} of {shown['file_bytes']} bytes")
+    must(all(8 * rank["slice_bytes"] < 8000 for rank in shown["ranks"][:1]), "replicas: slices are not short")
 
 
 def check_goldens(verbs, golden, update):
     tiny = verbs.plan("none")
     for name, args in {"show": ["show", tiny, "--rank", "1", "--ops", "--tensor", "*"],
                        "show-json": ["show", tiny, "--json"],
+                       "show-relay": ["show", verbs.plan("again"), "--rank", "2", "--ops"],
                        "diff": ["diff", tiny, verbs.plan("seat")]}.items():
         text, path = verbs.run(*args).stdout, pathlib.Path(golden) / f"{name}.golden"
         if update:
@@ -184,7 +232,9 @@ def main(tools, maker, golden, update=None):
         check_show_tensor(verbs)
         check_show_exits(verbs)
         check_diff(verbs)
+        check_diff_relay(verbs)
         check_documented(verbs, pathlib.Path(__file__).resolve().parents[2] / "tools/SHOW.md")
+        check_replicas(verbs)
         check_goldens(verbs, golden, update == "--update")
     print("\n".join(faults) or "show and diff tell what is there")
     return 1 if faults else 0

@@ -38,30 +38,55 @@ static uint64_t walk_spec(const struct rsp_plan *p) {
 
 // Every run of a descriptor lies inside its buffer: by counting, not by extremes as the verifier does it.
 static uint64_t walk_desc(const struct rsp_program *p, const struct rsp_desc *d, uint64_t *budget) {
-  uint64_t k[64] = {0}, width = rsp_dtype_bytes(d->buf_dtype), runs = 0;
+  must(d->shape < p->slice->shapes.count);
+  const struct rsp_shape *sh = rsp_shape_of(p, d);
+  const struct rsp_loop *loops = p->loops + sh->loops;
+  uint64_t k[64] = {0}, width = rsp_dtype_bytes(sh->buf_dtype), runs = 0;
   for (;;) {
     if (!*budget) return runs;
     --*budget;
     int64_t off = (int64_t)d->off, ref = d->ref;
-    for (uint32_t i = 0; i < d->loop_count; i++) {
-      off += (int64_t)k[i] * p->loops[d->loops + i].off_step;
-      ref += (int64_t)k[i] * p->loops[d->loops + i].ref_step;
+    for (uint32_t i = 0; i < sh->loop_count; i++) {
+      off += (int64_t)k[i] * loops[i].off_step;
+      ref += (int64_t)k[i] * loops[i].ref_step;
     }
-    uint64_t bytes;
-    if (d->space == RSP_SPACE_STREAM) {
-      must(ref >= 0 && (uint64_t)ref < p->slice->streams.count);
-      bytes = p->streams[ref].bytes;
-    } else {
-      must(ref >= 0 && ref <= UINT32_MAX);
-      const struct rsp_sbuffer *b = rsp_program_buffer(p, (uint32_t)ref);
-      must(b && b->dtype == d->buf_dtype);
-      bytes = b->bytes;
-    }
-    must(off >= 0 && (uint64_t)off <= bytes && d->run <= (bytes - (uint64_t)off) / width && (uint64_t)off % width == 0);
+    must(ref >= 0 && ref <= UINT32_MAX);
+    const struct rsp_sbuffer *b = rsp_program_buffer(p, (uint32_t)ref);
+    must(b && b->dtype == sh->buf_dtype && off >= 0 && (uint64_t)off <= b->bytes);
+    must(sh->run <= (b->bytes - (uint64_t)off) / width && (uint64_t)off % width == 0);
     runs++;
-    uint32_t i = d->loop_count;
-    while (i > 0 && ++k[i - 1] == p->loops[d->loops + i - 1].count) k[--i] = 0;
+    uint32_t i = sh->loop_count;
+    while (i > 0 && ++k[i - 1] == loops[i - 1].count) k[--i] = 0;
     if (!i) return runs;
+  }
+}
+
+// A relay has what it sends from another stream, so that only its numbers can be looked at.
+static void walk_relay(const struct rsp_header *header, const struct rsp_program *p, const struct rsp_stream *s) {
+  must((header->features & RSP_FEATURE_RELAY) && s->dir == RSP_DIR_OUT && s->relay < p->slice->streams.count);
+  const struct rsp_stream *in = &p->streams[s->relay];
+  must(in->dir == RSP_DIR_IN && in->relay == RSP_NO_STREAM && in->kind == s->kind && in->part_count > 0);
+  must(!s->part_count && !s->slots && s->bytes == in->bytes && rsp_stream_rounds(s) == rsp_stream_rounds(in));
+  for (uint64_t i = 0; i < rsp_stream_rounds(s) && i < 100; i++)
+    must(s->round0 + i * s->step == in->round0 + i * in->step + 1);
+}
+
+static void walk_stream(const struct rsp_header *header, const struct rsp_program *p, const struct rsp_stream *s,
+                        uint64_t *budget) {
+  uint64_t bytes = 0;
+  must(s->peer < header->world && s->bytes > 0);
+  must(s->round0 + (rsp_stream_rounds(s) - 1) * s->step < header->rounds);
+  for (uint64_t k = 0; k < s->part_count && *budget; k++, --*budget) {
+    const struct rsp_part *part = &p->parts[s->parts + k];
+    bytes += (part->hi - part->lo) * p->bodies[part->body].wire_bytes;
+  }
+  if (s->relay != RSP_NO_STREAM)
+    walk_relay(header, p, s);
+  else
+    must(!*budget || bytes == s->bytes);
+  if (s->slots) {
+    uint64_t message = s->bytes < s->quantum ? s->bytes : s->quantum;
+    must(s->stage_off + (s->slots - 1) * s->slot_stride + message <= p->slice->staging);
   }
 }
 
@@ -76,21 +101,7 @@ static uint64_t walk_slice(const struct rsp_header *header, const struct rsp_pro
   for (uint64_t i = 0; i < p->slice->bodies.count; i++)
     for (uint64_t k = 0; k < p->bodies[i].desc_count; k++)
       sum += walk_desc(p, &p->descs[p->bodies[i].descs + k], budget);
-  for (uint64_t i = 0; i < p->slice->streams.count; i++) {
-    const struct rsp_stream *s = &p->streams[i];
-    uint64_t bytes = 0;
-    must(s->peer < header->world);
-    must(s->round0 + (rsp_stream_rounds(s) - 1) * s->step < header->rounds);
-    for (uint64_t k = 0; k < s->part_count && *budget; k++, --*budget) {
-      const struct rsp_part *part = &p->parts[s->parts + k];
-      bytes += (part->hi - part->lo) * p->bodies[part->body].wire_bytes;
-    }
-    must(!*budget || bytes == s->bytes);
-    if (s->slots) {
-      uint64_t message = s->bytes < s->quantum ? s->bytes : s->quantum;
-      must(s->stage_off + (s->slots - 1) * s->slot_stride + message <= p->slice->staging);
-    }
-  }
+  for (uint64_t i = 0; i < p->slice->streams.count; i++) walk_stream(header, p, &p->streams[i], budget);
   return sum;
 }
 

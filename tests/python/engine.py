@@ -69,15 +69,17 @@ class Experts(nn.Module):
     def __init__(self, engine, count, inner, hidden, ep=False):
         super().__init__()
         self.rank, self.ep = (0 if ep else engine.rank), ep
-        self.first = engine.rank * count // engine.world if ep else 0
         self.count = count // engine.world if ep else count
+        self.slots = torch.full((count,), -1, dtype=torch.int32)  # the map of experts: where each is on this rank
+        first = engine.rank * self.count if ep else 0
+        self.slots[first:first + self.count] = torch.arange(self.count, dtype=torch.int32)
         self.rows = inner if ep else inner // engine.world
         self.w13_weight = parameter(self.count, 2 * self.rows, hidden, weight_loader=self.load)
         self.w2_weight = parameter(self.count, hidden, self.rows, weight_loader=self.load)
 
     def load(self, param, loaded, expert, shard):
-        slot = expert - self.first
-        if not 0 <= slot < self.count:
+        slot = self.slots[expert].item()
+        if slot == -1:
             return
         place = param.data[slot]
         if shard == "w2":

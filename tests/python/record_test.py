@@ -50,7 +50,7 @@ def whole(checkpoint, names):
 def record_all(make, load, checkpoint, world):
     recordings = []
     for rank in range(world):
-        with torch.device("meta"):
+        with recorder.shapes_only():
             module = make(rank)
         recordings.append(recorder.record(module, lambda w: load(module, w), checkpoint, rank, world))
     return recordings

@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
   desc(0, 1)->off = 0;
   put(argv[1], "swapped-columns");
   // Two rows of one receiver in each other's place.
-  tiny.slice[2].loops[desc(2, 0)->loops].off_step = -8;
+  tiny.slice[2].loops[tiny.slice[2].shapes[desc(2, 0)->shape].loops].off_step = -8;
   desc(2, 0)->off = 8;
   put(argv[1], "reversed-rows");
   // One element too far.

@@ -13,10 +13,9 @@ uint64_t made_add(struct list *list, const void *row, uint64_t bytes) {
   memcpy((unsigned char *)list->rows + list->count * bytes, row, bytes);
   return list->count++;
 }
-
 static struct rsp_str add_text(struct list *list, const char *text) {
   struct rsp_str s = {list->count, strlen(text)};
-  for (const char *c = text; *c; c++) made_add(list, c, 1);
+  for (const char *c = text; *c; c++) add(list, c, 1);
   return s;
 }
 
@@ -44,7 +43,8 @@ static void make_group(struct maker *m, struct group *g) {
   if (g->dst_op == RSP_OP_ADD) g->dst_constant = pick(m, 0, 1) ? -0.75f : 3.0f;
 }
 
-static void describe_side(struct maker *m, struct group *g, uint32_t side, uint32_t tensor) {
+/* Returns the first gid. */
+static uint32_t describe_side(struct maker *m, const struct group *g, uint32_t side, uint32_t tensor) {
   uint64_t elems = (uint64_t)g->rows * g->columns, pad = side == RSP_INFER ? g->pad : 0;
   uint64_t first = m->pieces.count, dims = ADD(&m->dims, uint64_t, elems + pad);
   uint64_t loop = ADD(&m->ploops, struct rsp_ploop, elems, 1, 1);
@@ -57,10 +57,7 @@ static void describe_side(struct maker *m, struct group *g, uint32_t side, uint3
   }
   uint64_t entry = ADD(&m->entries, struct rsp_entry, elems + pad, dims, 1, 0, first, m->pieces.count - first);
   uint32_t klass = (uint32_t)ADD(&m->classes, struct rsp_class, entry, 1, 1, 0);
-  if (side == RSP_TRAIN)
-    g->src_gid = (uint32_t)m->buffers.count;
-  else
-    g->dst_gid = (uint32_t)m->buffers.count;
+  uint32_t gid = (uint32_t)m->buffers.count;
   for (uint32_t k = 0; k < g->count; k++) {
     char name[64];
     snprintf(name, sizeof name, "%u.%u.%u", side, klass, k);
@@ -69,6 +66,7 @@ static void describe_side(struct maker *m, struct group *g, uint32_t side, uint3
         .dtype = side == RSP_TRAIN ? g->src_dtype : g->dst_dtype, .klass = klass, .rankmap = side, .slots = slot,
         .file = side, .line = klass + 1, .col = 1);
   }
+  return gid;
 }
 
 static void describe(struct maker *m) {
@@ -93,11 +91,16 @@ static void describe(struct maker *m) {
           .dims = dims, .elems = elems);
     }
   }
-  for (uint32_t side = 0; side < 2; side++) {
-    for (uint32_t g = 0; g < m->group_count; g++) {
-      describe_side(m, &m->groups[g], side, ((uint32_t *)bases.rows)[g]);
-    }
-    if (side == 0) m->train_gids = (uint32_t)m->buffers.count;
+  const uint32_t *base = bases.rows;
+  for (uint32_t g = 0; g < m->group_count; g++) {
+    m->groups[g].src_gid = describe_side(m, &m->groups[g], RSP_TRAIN, base[g]);
+  }
+  m->train_gids = (uint32_t)m->buffers.count;
+  for (uint32_t g = 0; g < m->group_count; g++) {
+    m->groups[g].dst_gid = describe_side(m, &m->groups[g], RSP_INFER, base[g]);
+  }
+  for (uint32_t g = 0; g < m->group_count && m->options->relays; g++) {
+    m->groups[g].twin_gid = describe_side(m, &m->groups[g], RSP_INFER, base[g]);
   }
   free(bases.rows);
   ADD(&m->summary, struct rsp_summary, .tensors = 1);
@@ -110,7 +113,7 @@ static void hold(struct maker *m, struct rank *rank, uint32_t side) {
     const struct rsp_buffer *b = &((struct rsp_buffer *)m->buffers.rows)[gid];
     const struct rsp_entry *entry = &((struct rsp_entry *)m->entries.rows)[b->klass];
     struct rsp_str name = {rank->names.count, b->name.len};
-    for (uint64_t i = 0; i < b->name.len; i++) made_add(&rank->names, (char *)m->strings.rows + b->name.off + i, 1);
+    for (uint64_t i = 0; i < b->name.len; i++) add(&rank->names, (char *)m->strings.rows + b->name.off + i, 1);
     uint64_t dims = ADD(&rank->dims, uint64_t, entry->elems);
     uint32_t unit = (uint32_t)rsp_dtype_bytes(b->dtype);
     ADD(&rank->buffers, struct rsp_sbuffer, .name = name, .gid = gid, .side = side, .dtype = b->dtype, .ndim = 1,
@@ -120,8 +123,12 @@ static void hold(struct maker *m, struct rank *rank, uint32_t side) {
     const struct group *group = &m->groups[g];
     uint64_t unit = rsp_dtype_bytes(group->dst_dtype);
     for (uint32_t k = 0; k < group->count && group->pad; k++) {
-      ADD(&rank->zeros, struct rsp_zero, .gid = group->dst_gid + k,
-          .off = (uint64_t)group->rows * group->columns * unit, .run_bytes = group->pad * unit);
+      struct rsp_zero zero = {.gid = group->dst_gid + k,
+                              .off = (uint64_t)group->rows * group->columns * unit,
+                              .run_bytes = group->pad * unit};
+      add(&rank->zeros, &zero, sizeof zero);
+      zero.gid = group->twin_gid + k;
+      if (m->options->relays) add(&rank->zeros, &zero, sizeof zero);
     }
   }
 }
@@ -167,6 +174,8 @@ static void fill_slice(const struct maker *m, uint32_t w, struct rsp_slice_table
                                    .body_count = r->bodies.count,
                                    .descs = r->descs.rows,
                                    .desc_count = r->descs.count,
+                                   .shapes = r->shapes.rows,
+                                   .shape_count = r->shapes.count,
                                    .loops = r->loops.rows,
                                    .loop_count = r->loops.count,
                                    .streams = r->streams.rows,
@@ -176,7 +185,7 @@ static void fill_slice(const struct maker *m, uint32_t w, struct rsp_slice_table
 }
 
 static void *seal(struct maker *m, size_t *size) {
-  struct rsp_global_tables global = {.features = m->features,
+  struct rsp_global_tables global = {.features = m->relays ? RSP_FEATURE_RELAY : 0,
                                      .world = m->world,
                                      .train_world = m->options->train,
                                      .infer_world = m->options->infer,
@@ -212,12 +221,14 @@ static void free_maker(struct maker *m) {
   for (uint32_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->rows);
   for (uint32_t w = 0; w < m->world; w++) {
     struct rank *r = &m->ranks[w];
-    struct list *own[] = {&r->names,  &r->files, &r->buffers, &r->dims,    &r->zeros,
-                          &r->bodies, &r->descs, &r->loops,   &r->streams, &r->parts};
+    struct list *own[] = {&r->names, &r->files,  &r->buffers, &r->dims,    &r->zeros, &r->bodies,
+                          &r->descs, &r->shapes, &r->loops,   &r->streams, &r->parts};
     for (uint32_t i = 0; i < sizeof own / sizeof *own; i++) free(own[i]->rows);
   }
   free(m->ranks);
   free(m->groups);
+  free(m->tags);
+  free(m->flows.rows);
 }
 
 void *made_plan(const struct made_options *options, size_t *size) {
@@ -226,11 +237,12 @@ void *made_plan(const struct made_options *options, size_t *size) {
   m.group_count = (uint32_t)pick(&m, 1, options->groups);
   m.groups = calloc(m.group_count, sizeof *m.groups);
   m.ranks = calloc(m.world, sizeof *m.ranks);
-  CHECK(m.groups && m.ranks, "memory");
+  m.tags = calloc((size_t)m.world * m.world * 2, sizeof *m.tags);
+  CHECK(m.groups && m.ranks && m.tags, "memory");
   for (uint32_t g = 0; g < m.group_count; g++) make_group(&m, &m.groups[g]);
   describe(&m);
   settle_ranks(&m);
-  made_moves(&m);
+  made_move_all(&m);
   void *bytes = seal(&m, size);
   free_maker(&m);
   return bytes;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Plans made at random for the runtime: sound by every rule of the format, right about who needs what when, and with
- * all that streams can do: loops over buffers and bytes in any order and direction, parts, both kinds, self
- * streams, conversions, padding, relays of relays. What they move is no model, but every inference element that is no
- * padding is written once. made_walk says what a replay must give, one element at a time, without the runtime or the
- * kernels.
+ * all that streams can do: loops over buffers and bytes in any order and direction, parts, both kinds, tags, self
+ * streams, relays, conversions, padding. What they move is no model, but every inference element that is no padding is
+ * written once. made_walk says what a replay must give, one element at a time, without the runtime or the kernels.
  */
 #ifndef TESTS_RUNTIME_MADE_H
 #define TESTS_RUNTIME_MADE_H
@@ -21,7 +20,7 @@ struct made_options {
   uint32_t groups, buffers;      /* at most */
   uint32_t rows, columns;        /* of a buffer, at most */
   bool plain;                    /* no conversions */
-  bool relays;                   /* inference ranks pass on what they receive */
+  bool relays;                   /* inference ranks hold all twice, and pass on to others and to themselves */
 };
 
 /* A sealed plan of the options, malloc'd; checks that it opens. */

@@ -41,12 +41,24 @@ void stage_open(struct stage *stage, const void *bytes, size_t size) {
   }
 }
 
+void stage_tie(struct stage *stage, uint32_t world_rank, uint64_t row, uint64_t same) {
+  free(stage->memory[world_rank][row] - GUARD);
+  stage->memory[world_rank][row] = stage->memory[world_rank][same];
+}
+
+/* Does another buffer before it lie there, too? */
+static bool is_tied(const struct stage *stage, uint32_t w, uint64_t row) {
+  uint64_t same = 0;
+  while (stage->memory[w][same] != stage->memory[w][row]) same++;
+  return same != row;
+}
+
 void stage_close(struct stage *stage) {
   for (uint32_t w = 0; w < stage->plan.header->world; w++) {
     struct rsp_program p;
     rsp_program_of(&stage->plan, w, &p);
-    for (uint64_t b = 0; b < p.slice->buffers.count; b++) {
-      free(stage->memory[w][b] - GUARD);
+    for (uint64_t b = p.slice->buffers.count; b-- > 0;) {
+      if (!is_tied(stage, w, b)) free(stage->memory[w][b] - GUARD);
       free(stage->want[w][b] - GUARD);
     }
     free(stage->memory[w]);

@@ -21,6 +21,8 @@ void stage_close(struct stage *stage);
 void stage_fill(struct stage *stage, uint64_t seed);
 /* The bytes around every buffer are as they were. */
 int stage_guards(const struct stage *stage);
+/* Buffer `row` of the rank lies where `same` does from here on. */
+void stage_tie(struct stage *stage, uint32_t world_rank, uint64_t row, uint64_t same);
 /* Every byte of every buffer and around it. NULL, or what is wrong (static text). */
 const char *stage_check(const struct stage *stage);
 

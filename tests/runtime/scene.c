@@ -17,10 +17,14 @@ void scene_of(struct scene *s, void *bytes, size_t size, enum reshard_mode mode,
   for (uint32_t r = 0; r < TINY_WORLD; r++) s->players[r].config.timeout_seconds = timeout;
 }
 
-void scene_open(struct scene *s, enum reshard_mode mode, double timeout) {
+void scene_open(struct scene *s, enum tiny_form form, enum reshard_mode mode, double timeout) {
+  struct tiny *tiny = malloc(sizeof *tiny);
   void *bytes;
   size_t size;
-  CHECK(tiny_plan(&bytes, &size), "tiny");
+  CHECK(tiny, "memory");
+  tiny_init_form(tiny, form);
+  CHECK(tiny_build(tiny, &bytes, &size), "tiny");
+  free(tiny);
   scene_of(s, bytes, size, mode, timeout);
 }
 
@@ -31,7 +35,7 @@ void scene_close(struct scene *s) {
   free(s->bytes);
 }
 
-void scene_works_again(struct scene *s) {
+void works_again(struct scene *s) {
   enum reshard_mode mode = s->players[0].config.mode;
   reshard_host_group_free(s->group);
   CHECK(reshard_host_group_new(TINY_WORLD, &s->group) == RESHARD_OK, "group");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A small stage with all that a test of one failure needs.
+ * What the tests of faults share: the tiny plan on a host group, and that all is well after what went wrong.
  */
 #ifndef TESTS_RUNTIME_SCENE_H
 #define TESTS_RUNTIME_SCENE_H
@@ -8,7 +8,6 @@
 #include "tests/plan/tiny.h"
 #include "tests/runtime/replay.h"
 
-/* The plan of tiny.h, its buffers and its players. */
 struct scene {
   void *bytes;
   size_t size;
@@ -18,13 +17,13 @@ struct scene {
   struct player players[TINY_WORLD];
 };
 
-void scene_open(struct scene *s, enum reshard_mode mode, double timeout);
-/* The same with another plan, malloc'd, of a world of TINY_WORLD; it becomes the scene's. */
+/* The stage and the group are new, each rank has a player with this timeout. Takes over `bytes`. */
 void scene_of(struct scene *s, void *bytes, size_t size, enum reshard_mode mode, double timeout);
+void scene_open(struct scene *s, enum tiny_form form, enum reshard_mode mode, double timeout);
 void scene_close(struct scene *s);
-/* After a failed run: a whole one in the same process. */
-void scene_works_again(struct scene *s);
-/* The player's fault has the words. */
-void says(const struct player *p, const char *words);
+/* A whole run in the same process, after a failed one. */
+void works_again(struct scene *s);
+/* The player's fault has the word. */
+void says(const struct player *p, const char *word);
 
 #endif

@@ -77,14 +77,7 @@ static void watch(struct player *p) {
 }
 
 static void one(uint64_t seed, enum reshard_mode mode, uint64_t delay_seed) {
-  struct made_options options = {.seed = seed,
-                                 .train = 2,
-                                 .infer = 2,
-                                 .groups = 4,
-                                 .buffers = 3,
-                                 .rows = 20,
-                                 .columns = 30,
-                                 .relays = seed % 2 == 0};
+  struct made_options options = {seed, 2, 2, 0, 4, 3, 20, 30, false, seed % 2 == 0};
   size_t size;
   void *bytes = made_plan(&options, &size);
   struct stage stage;

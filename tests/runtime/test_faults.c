@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What goes wrong ends in an error on every live rank, soon, with the right words: plans that differ, ranks that never
- * come, die, fail, stall or run out of memory, programs that do not fit together.
+ * come, die, fail, stall or run out of memory, wrong buffers, calls out of order, programs that do not fit together.
  */
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/runtime/check.h"
@@ -14,7 +15,7 @@
 
 static void plans_differ(enum reshard_mode mode) {
   struct scene s;
-  scene_open(&s, mode, 20);
+  scene_open(&s, TINY_PLAIN, mode, 20);
   void *other = malloc(s.size);
   CHECK(other, "memory");
   memcpy(other, s.bytes, s.size);
@@ -47,7 +48,7 @@ static void plans_differ(enum reshard_mode mode) {
 
 static void never_comes(enum reshard_mode mode) {
   struct scene s;
-  scene_open(&s, mode, 0.2);
+  scene_open(&s, TINY_PLAIN, mode, 0.2);
   s.players[1].skip = 1;
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r += 2) {
@@ -56,13 +57,13 @@ static void never_comes(enum reshard_mode mode) {
     CHECK(s.players[r].fault.rank == 1, "rank %u", s.players[r].fault.rank);
     CHECK(s.players[r].seconds < 5, "rank %u took %g s", r, s.players[r].seconds);
   }
-  scene_works_again(&s);
+  works_again(&s);
   scene_close(&s);
 }
 
 static void modes_differ(void) {
   struct scene s;
-  scene_open(&s, RESHARD_STAGED, 20);
+  scene_open(&s, TINY_PLAIN, RESHARD_STAGED, 20);
   s.players[1].config.mode = RESHARD_FUSED;
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r++) says(&s.players[r], "the ranks differ");
@@ -106,40 +107,57 @@ static void bad_slice(void) {
 }
 
 /* Slices that are sound each, but one receives what the other does not send. */
-static void other_quantum(struct tiny_slice *s, struct rsp_stream *in) {
-  (void)s;
+static void other_quantum(struct tiny *t, struct rsp_stream *in) {
+  (void)t;
   in->quantum = in->slot_stride = 16;
   in->slots = 1;
 }
 
-static void other_parts(struct tiny_slice *s, struct rsp_stream *in) {
+/* The shape of rank 2's descriptor, in a row of its own from here on, with a loop of its own. */
+static struct rsp_shape *own_shape(struct tiny *t, const struct rsp_desc *desc) {
+  struct tiny_slice *s = &t->slice[2];
+  struct rsp_slice_tables *n = &t->slices[2];
+  struct rsp_shape old[8];
+  memcpy(old, s->shapes, sizeof old);
+  for (uint32_t i = 0; i < n->desc_count; i++) {
+    s->shapes[i] = old[s->descs[i].shape];
+    s->descs[i].shape = i;
+  }
+  n->shape_count = n->desc_count;
+  s->shapes[desc->shape].loops = n->loop_count++;
+  return &s->shapes[desc->shape];
+}
+
+static void other_parts(struct tiny *t, struct rsp_stream *in) {
+  struct tiny_slice *s = &t->slice[2];
   struct rsp_part *part = &s->parts[in->parts];
   s->bodies[part->body].elems = 8; /* twice the loop, of which the part takes the second half */
-  s->loops[s->descs[s->bodies[part->body].descs].loops] = (struct rsp_loop){4, 0, 0};
+  s->loops[own_shape(t, &s->descs[s->bodies[part->body].descs])->loops] = (struct rsp_loop){4, 0, 0};
   part->lo = 4, part->hi = 8;
 }
 
-static void other_runs(struct tiny_slice *s, struct rsp_stream *in) {
-  struct rsp_desc *desc = &s->descs[s->bodies[s->parts[in->parts].body].descs];
-  desc->run = 1;
-  s->loops[desc->loops] = (struct rsp_loop){4, 0, 4};
+static void other_runs(struct tiny *t, struct rsp_stream *in) {
+  struct tiny_slice *s = &t->slice[2];
+  struct rsp_shape *shape = own_shape(t, &s->descs[s->bodies[s->parts[in->parts].body].descs]);
+  shape->run = 1;
+  s->loops[shape->loops] = (struct rsp_loop){4, 0, 4};
 }
 
-static void other_time(struct tiny_slice *s, struct rsp_stream *in) {
-  (void)s;
+static void other_time(struct tiny *t, struct rsp_stream *in) {
+  (void)t;
   in->quantum = 16; /* one message, in the second round */
   in->slot_stride = 16;
   in->slots = 1;
   in->round0 = 1;
 }
 
-static void no_fit(enum reshard_mode mode, void (*change)(struct tiny_slice *slice, struct rsp_stream *in)) {
+static void no_fit(enum reshard_mode mode, void (*change)(struct tiny *tiny, struct rsp_stream *in)) {
   struct tiny *tiny = malloc(sizeof *tiny);
   CHECK(tiny, "memory");
   tiny_init(tiny);
   for (uint64_t i = 0; i < tiny->slices[2].stream_count; i++) {
     struct rsp_stream *stream = &tiny->slice[2].streams[i];
-    if (stream->peer == 1) change(&tiny->slice[2], stream);
+    if (stream->peer == 1) change(tiny, stream);
   }
   void *bytes;
   size_t size;
@@ -160,7 +178,7 @@ static void no_fit(enum reshard_mode mode, void (*change)(struct tiny_slice *sli
 
 static void dies(enum reshard_mode mode, uint32_t rank) {
   struct scene s;
-  scene_open(&s, mode, 0.3);
+  scene_open(&s, TINY_PLAIN, mode, 0.3);
   s.players[rank].config.inject = (struct reshard_inject){.kind = RESHARD_INJECT_DIE, .round = 0};
   s.players[rank].hold = 1;
   play(s.players, TINY_WORLD);
@@ -171,13 +189,13 @@ static void dies(enum reshard_mode mode, uint32_t rank) {
     CHECK(s.players[r].version == 0, "rank %u has version %llu", r, (unsigned long long)s.players[r].version);
     CHECK(s.players[r].seconds < 5, "rank %u took %g s", r, s.players[r].seconds);
   }
-  scene_works_again(&s);
+  works_again(&s);
   scene_close(&s);
 }
 
 static void fails(enum reshard_mode mode, uint32_t rank, uint32_t round) {
   struct scene s;
-  scene_open(&s, mode, 20);
+  scene_open(&s, TINY_PLAIN, mode, 20);
   s.players[rank].config.inject = (struct reshard_inject){.kind = RESHARD_INJECT_FAIL, .round = round};
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r++) {
@@ -187,19 +205,19 @@ static void fails(enum reshard_mode mode, uint32_t rank, uint32_t round) {
     CHECK(s.players[r].seconds < 5, "rank %u took %g s", r, s.players[r].seconds);
     says(&s.players[r], "was made to fail");
   }
-  scene_works_again(&s);
+  works_again(&s);
   scene_close(&s);
 }
 
 /* Late, but within the timeout: no error. Later than it: one on all, and the sleeper ends too. */
 static void stalls(enum reshard_mode mode) {
   struct scene s;
-  scene_open(&s, mode, 20);
+  scene_open(&s, TINY_PLAIN, mode, 20);
   s.players[0].config.inject = (struct reshard_inject){.kind = RESHARD_INJECT_STALL, .round = 0, .seconds = 0.2};
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r++) CHECK(s.players[r].version == 1, "rank %u: %s", r, s.players[r].fault.what);
   scene_close(&s);
-  scene_open(&s, mode, 0.2);
+  scene_open(&s, TINY_PLAIN, mode, 0.2);
   s.players[0].config.inject = (struct reshard_inject){.kind = RESHARD_INJECT_STALL, .round = 0, .seconds = 50};
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r++) {
@@ -212,7 +230,7 @@ static void stalls(enum reshard_mode mode) {
 
 static void no_memory(enum reshard_mode mode) {
   struct scene s;
-  scene_open(&s, mode, 20);
+  scene_open(&s, TINY_PLAIN, mode, 20);
   s.players[1].config.inject.kind = RESHARD_INJECT_NO_MEMORY;
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r++) {
@@ -234,7 +252,7 @@ static void quits(struct player *p) {
 
 static void closes_early(enum reshard_mode mode) {
   struct scene s;
-  scene_open(&s, mode, 0.3);
+  scene_open(&s, TINY_PLAIN, mode, 0.3);
   s.players[1].between = quits;
   s.players[1].hold = 1; /* not waited for */
   play(s.players, TINY_WORLD);
@@ -245,13 +263,37 @@ static void closes_early(enum reshard_mode mode) {
   scene_close(&s);
 }
 
+/* A rank begins its refit and closes its context without waiting: it ends soon, and nobody reads what is gone. */
+static void walks_off(struct player *p) {
+  if (p->rank != 1) return;
+  CHECK(reshard_refit(p->context, NULL) == RESHARD_OK, "refit");
+  usleep(p->config.inject.round * 50); /* here the number of the try */
+  quits(p);
+}
+
+static void closes_unwaited(enum reshard_mode mode) {
+  for (uint32_t i = 0; i < 12; i++) {
+    struct scene s;
+    scene_open(&s, TINY_PLAIN, mode, 0.1);
+    s.players[1].between = walks_off;
+    s.players[1].hold = 1;
+    s.players[1].config.inject.round = i;
+    play(s.players, TINY_WORLD);
+    for (uint32_t r = 0; r < TINY_WORLD; r += 2) {
+      CHECK(s.players[r].refitted != RESHARD_OK && s.players[r].version == 0, "rank %u", r);
+      CHECK(s.players[r].seconds < 5, "rank %u took %g s", r, s.players[r].seconds);
+    }
+    scene_close(&s);
+  }
+}
+
 static void gives_up(struct player *p) {
   if (p->rank == 2) reshard_host_group_abort(p->config.group, 2, "out of patience");
 }
 
 static void abort_call(void) {
   struct scene s;
-  scene_open(&s, RESHARD_FUSED, 20);
+  scene_open(&s, TINY_PLAIN, RESHARD_FUSED, 20);
   s.players[2].between = gives_up;
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r++) {
@@ -259,6 +301,173 @@ static void abort_call(void) {
     says(&s.players[r], "out of patience");
   }
   scene_close(&s);
+}
+
+/* ---- calls of one rank ------------------------------------------------------------------------------------------- */
+
+static void wrong_binds(struct player *p) {
+  struct reshard_context *c = p->context;
+  struct reshard_fault f;
+  unsigned char *w = p->stage->memory[p->rank][0];
+  CHECK(reshard_bind(c, RESHARD_TRAIN, "nothing", w, 32) == RESHARD_UNKNOWN_BUFFER, "unknown");
+  reshard_last_fault(c, &f);
+  CHECK(strstr(f.what, "'nothing'"), "%s", f.what);
+  if (p->rank == 0) {
+    CHECK(reshard_bind(c, RESHARD_INFER, "w", w, 32) == RESHARD_UNKNOWN_BUFFER, "side");
+    reshard_last_fault(c, &f);
+    CHECK(strstr(f.what, "give the other side"), "%s", f.what);
+    CHECK(reshard_bind(c, RESHARD_TRAIN, "w", w, 31) == RESHARD_WRONG_SIZE, "size");
+    reshard_last_fault(c, &f);
+    CHECK(strstr(f.what, "32 bytes in the plan, not 31") && strcmp(f.buffer, "w") == 0 &&
+              strcmp(f.file, "train.layout") == 0 && f.line == 4,
+          "%s %s %s %u", f.what, f.buffer, f.file, f.line);
+    CHECK(reshard_bind(c, RESHARD_TRAIN, "w", w + 1, 32) == RESHARD_WRONG_ALIGNMENT, "alignment");
+    CHECK(reshard_bind(c, RESHARD_TRAIN, "w", NULL, 32) == RESHARD_WRONG_ALIGNMENT, "null");
+    CHECK(reshard_bind(c, (enum reshard_side)7, "w", w, 32) == RESHARD_INVALID_ARGUMENT, "side 7");
+    CHECK(reshard_rebind(c, RESHARD_TRAIN, "w", w, 32) == RESHARD_OK, "rebind");
+  }
+  CHECK(reshard_wait(c) == RESHARD_WRONG_STATE, "wait");
+  CHECK(reshard_query(c) == RESHARD_WRONG_STATE, "query");
+  /* Rank 0 has moved a buffer: every rank prepares again. */
+  CHECK(reshard_prepare(c) == RESHARD_OK, "prepare");
+}
+
+static void binds(void) {
+  struct scene s;
+  scene_open(&s, TINY_PLAIN, RESHARD_FUSED, 20);
+  for (uint32_t r = 0; r < TINY_WORLD; r++) s.players[r].between = wrong_binds;
+  play(s.players, TINY_WORLD);
+  for (uint32_t r = 0; r < TINY_WORLD; r++) CHECK(s.players[r].version == 1, "rank %u: %s", r, s.players[r].fault.what);
+  CHECK(!stage_check(&s.stage), "%s", stage_check(&s.stage));
+  scene_close(&s);
+}
+
+static struct scene own;
+
+static void *unbound_rank(void *arg) {
+  uint32_t rank = *(uint32_t *)arg;
+  struct reshard_context *c;
+  struct reshard_fault f;
+  CHECK(reshard_context_open(own.plan, rank, &own.players[rank].config, &c, &f) == RESHARD_OK, "%s", f.what);
+  CHECK(reshard_refit(c, NULL) == RESHARD_WRONG_STATE, "refit before prepare");
+  enum reshard_status status = reshard_prepare(c);
+  CHECK(status == RESHARD_UNBOUND, "%d", (int)status);
+  reshard_last_fault(c, &f);
+  CHECK(strcmp(f.buffer, rank == 2 ? "w_t" : "w") == 0 && f.line == 4, "%s %u", f.buffer, f.line);
+  CHECK(bind_all(c, &own.stage, rank) == RESHARD_OK, "bind");
+  if (rank == 2) { /* padding and all of "b" would lie in "w_t" */
+    CHECK(reshard_bind(c, RESHARD_INFER, "b", own.stage.memory[2][0] + 4, 20) == RESHARD_OK, "bind");
+  }
+  status = reshard_prepare(c);
+  CHECK(status == (rank == 2 ? RESHARD_OVERLAP : RESHARD_PEER_FAILED), "rank %u: %d", rank, (int)status);
+  CHECK(bind_all(c, &own.stage, rank) == RESHARD_OK, "bind");
+  CHECK(reshard_prepare(c) == RESHARD_OK, "prepare");
+  CHECK(reshard_refit(c, NULL) == RESHARD_OK, "refit");
+  CHECK(reshard_refit(c, NULL) == RESHARD_WRONG_STATE, "refit twice");
+  CHECK(reshard_bind(c, RESHARD_INFER, "b", own.stage.memory[2][0], 20) == RESHARD_WRONG_STATE, "bind in a refit");
+  while (reshard_query(c) == RESHARD_PENDING) usleep(100);
+  CHECK(reshard_query(c) == RESHARD_OK, "query");
+  CHECK(reshard_version(c) == 0, "version before wait");
+  CHECK(reshard_wait(c) == RESHARD_OK && reshard_version(c) == 1, "wait");
+  reshard_context_close(c);
+  return NULL;
+}
+
+static void unbound(void) {
+  scene_open(&own, TINY_PLAIN, RESHARD_STAGED, 20);
+  pthread_t threads[TINY_WORLD];
+  uint32_t ranks[TINY_WORLD] = {0, 1, 2};
+  for (uint32_t r = 0; r < TINY_WORLD; r++)
+    CHECK(!pthread_create(&threads[r], NULL, unbound_rank, &ranks[r]), "thread");
+  for (uint32_t r = 0; r < TINY_WORLD; r++) pthread_join(threads[r], NULL);
+  CHECK(!stage_check(&own.stage), "%s", stage_check(&own.stage));
+  scene_close(&own);
+}
+
+/* One rank waits, another prepares: both are told. */
+static void out_of_step(struct player *p) {
+  if (p->rank == 0) reshard_prepare(p->context);
+}
+
+static void steps(void) {
+  struct scene s;
+  scene_open(&s, TINY_PLAIN, RESHARD_FUSED, 2);
+  s.players[0].between = out_of_step;
+  play(s.players, TINY_WORLD);
+  for (uint32_t r = 0; r < TINY_WORLD; r++) {
+    CHECK(s.players[r].version == 0 && s.players[r].fault.status != RESHARD_OK, "rank %u", r);
+    CHECK(s.players[r].seconds < 10, "rank %u took %g s", r, s.players[r].seconds);
+  }
+  scene_close(&s);
+}
+
+static void arguments(void) {
+  struct scene s;
+  scene_open(&s, TINY_PLAIN, RESHARD_FUSED, 20);
+  struct reshard_context *c;
+  struct reshard_fault f;
+  struct reshard_config config = s.players[0].config;
+  CHECK(reshard_context_open(s.plan, 3, &config, &c, &f) == RESHARD_INVALID_ARGUMENT, "rank 3 of 3");
+  config.struct_bytes = 0;
+  CHECK(reshard_context_open(s.plan, 0, &config, &c, &f) == RESHARD_INVALID_ARGUMENT, "no size");
+  config = s.players[0].config;
+  config.group = NULL;
+  CHECK(reshard_context_open(s.plan, 0, &config, &c, &f) == RESHARD_INVALID_ARGUMENT, "no group");
+  config = s.players[0].config;
+  config.backend = (enum reshard_backend)9;
+  CHECK(reshard_context_open(s.plan, 0, &config, &c, NULL) == RESHARD_UNSUPPORTED, "backend 9");
+  CHECK(reshard_host_group_new(0, &config.group) == RESHARD_INVALID_ARGUMENT, "a world of 0");
+  CHECK(reshard_host_group_new(2, &config.group) == RESHARD_OK, "group");
+  config.backend = RESHARD_HOST;
+  CHECK(reshard_context_open(s.plan, 0, &config, &c, &f) == RESHARD_INVALID_ARGUMENT, "a group of 2");
+  reshard_host_group_free(config.group);
+  CHECK(reshard_prepare(NULL) == RESHARD_INVALID_ARGUMENT && reshard_version(NULL) == 0, "NULL");
+  reshard_context_close(NULL);
+  reshard_close(NULL);
+  for (int status = 0; status <= RESHARD_UNSUPPORTED; status++) {
+    CHECK(strncmp(reshard_status_text((enum reshard_status)status), "RESHARD_", 8) == 0, "status %d", status);
+  }
+  scene_close(&s);
+}
+
+/* ---- another plan ------------------------------------------------------------------------------------------------ */
+
+static struct reshard_plan *next_plan;
+static pthread_barrier_t all_here;
+
+static void swaps(struct player *p) {
+  if (reshard_version(p->context) == 0) return;
+  CHECK(reshard_swap(p->context, next_plan) == RESHARD_OK, "swap");
+  CHECK(reshard_refit(p->context, NULL) == RESHARD_WRONG_STATE, "refit before prepare");
+  /* Addresses of the old plan are those of the new one. */
+  CHECK(reshard_prepare(p->context) == RESHARD_OK, "prepare");
+  pthread_barrier_wait(&all_here);
+}
+
+static void swap_plans(enum reshard_mode mode) {
+  struct scene s;
+  scene_open(&s, TINY_PLAIN, mode, 20);
+  struct tiny *tiny = malloc(sizeof *tiny);
+  CHECK(tiny, "memory");
+  tiny_init(tiny);
+  tiny->global.chunk = 99;
+  void *bytes;
+  size_t size;
+  CHECK(tiny_build(tiny, &bytes, &size), "build");
+  CHECK(reshard_open_memory(bytes, size, &next_plan, NULL) == RESHARD_OK, "open");
+  pthread_barrier_init(&all_here, NULL, TINY_WORLD);
+  for (uint32_t r = 0; r < TINY_WORLD; r++) {
+    s.players[r].between = swaps;
+    s.players[r].refits = 2;
+  }
+  play(s.players, TINY_WORLD);
+  for (uint32_t r = 0; r < TINY_WORLD; r++) CHECK(s.players[r].version == 2, "rank %u: %s", r, s.players[r].fault.what);
+  CHECK(!stage_check(&s.stage), "%s", stage_check(&s.stage));
+  pthread_barrier_destroy(&all_here);
+  reshard_close(next_plan);
+  scene_close(&s);
+  free(bytes);
+  free(tiny);
 }
 
 int main(void) {
@@ -278,9 +487,15 @@ int main(void) {
     }
     stalls(mode);
     closes_early(mode);
+    closes_unwaited(mode);
+    swap_plans(mode);
   }
   modes_differ();
   bad_slice();
   abort_call();
+  binds();
+  unbound();
+  steps();
+  arguments();
   return 0;
 }

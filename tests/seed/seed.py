@@ -9,7 +9,7 @@ import tempfile
 RESHARDC, RESHARD = sys.argv[1:3]
 
 TENSORS = """
-tensor "q" bf16 [64, 24]; tensor "k" bf16 [16, 24]; tensor "v" bf16 [16, 24]; tensor "u" bf16 [16, 24]; tensor "n" f32 [24];
+tensor "q" bf16 [64, 24]; tensor "k" bf16 [16, 24]; tensor "v" bf16 [16, 24]; tensor "u" bf16 [16, 24]; tensor "n" f32 [24]; tensor "x" f32 [16, 24];
 for l in 0..6 { tensor "{l}.w" bf16 [32, 24]; }
 """
 TRAIN = TENSORS + """
@@ -19,11 +19,12 @@ on m {
   buffer "n";
   for l in 0..6 { buffer "{l}.w"[_, _ @tp]; }
 }
+on m { buffer "x"[_ @tp, _]; }
 """
 INFER = TENSORS + """
 mesh m [dp: 2, tp: 4];
 on m {
-  buffer "q"[_ @tp, _]; buffer "k"[_ @tp, _]; buffer "v"[_ @tp, _]; buffer "u"[_ @tp, _]; buffer "n";
+  buffer "q"[_ @tp, _]; buffer "k"[_ @tp, _]; buffer "v"[_ @tp, _]; buffer "u"[_ @tp, _]; buffer "n"; buffer "x"[_ @tp, _];
   for l in 0..6 { buffer "{l}.w"[_ @tp, _]; }
 }
 """

@@ -214,7 +214,7 @@ static uint32_t add_families(struct mk *m, struct family *f) {
 static void add_ranks(struct mk *m) {
   bool colocated = mk_draw(m, 3) == 0;
   m->train_world = 1 + (uint32_t)mk_draw(m, 3);
-  m->infer_world = 1 + (uint32_t)mk_draw(m, 3);
+  m->infer_world = 1 + (uint32_t)mk_draw(m, 4);
   uint32_t shared = colocated ? 1 : 0;
   m->world = m->train_world + m->infer_world - shared;
   struct rsp_str host = mk_string(&m->strings, "h");
@@ -255,6 +255,39 @@ uint64_t mk_elements(const struct mk *m, uint32_t gid, uint32_t side_rank, struc
   return e->elems;
 }
 
+void mk_tables(struct mk *m, uint32_t rank) {
+  struct mk_slice *s = &m->slices[rank];
+  for (uint32_t i = 0; i < 2; i++)
+    MK_ADD(&s->files, struct rsp_str, mk_string(&s->names, i ? "infer.layout" : "train.layout"));
+  for (uint32_t gid = 0; gid < m->buffers.count; gid++) {
+    const struct rsp_buffer *b = MK_AT(m->buffers, struct rsp_buffer, gid);
+    const struct rsp_rank *r = MK_AT(m->ranks, struct rsp_rank, rank);
+    struct mk_elem *elems;
+    bool held;
+    uint64_t count = mk_elements(m, gid, b->side == RSP_TRAIN ? r->train_rank : r->infer_rank, &elems, &held);
+    if (!held) continue;
+    size_t size = rsp_dtype_bytes(b->dtype);
+    char name[64] = "";
+    memcpy(name, (char *)m->strings.at + b->name.off, b->name.len);
+    struct rsp_sbuffer x = {
+        .name = mk_string(&s->names, name), .gid = gid, .side = b->side, .dtype = b->dtype, .ndim = 1};
+    x.dims = s->dims.count;
+    x.bytes = count * size;
+    x.file = b->file;
+    x.line = b->line;
+    x.col = b->col;
+    x.align = (uint32_t)size;
+    MK_ADD(&s->dims, uint64_t, count);
+    MK_ADD(&s->buffers, struct rsp_sbuffer, x);
+    for (uint64_t i = 0, end; i < count && b->side == RSP_INFER; i = end) {
+      for (end = i; end < count && elems[end].kind == elems[i].kind; end++) continue;
+      if (elems[i].kind == RSP_SLOT_PAD)
+        MK_PUSH(&s->zeros, struct rsp_zero, {gid, 0, s->zloops.count, i * size, (end - i) * size});
+    }
+    free(elems);
+  }
+}
+
 static void set(struct rsp_global_tables *g, enum rsp_section_kind kind, struct mk_buf *b) {
   g->sections[kind] = b->at;
   g->counts[kind] = b->count;
@@ -263,11 +296,35 @@ static void set(struct rsp_global_tables *g, enum rsp_section_kind kind, struct 
 static struct rsp_slice_tables tables_of(const struct mk *m, uint32_t rank) {
   const struct mk_slice *s = &m->slices[rank];
   const struct rsp_rank *r = MK_AT(m->ranks, struct rsp_rank, rank);
-  return (struct rsp_slice_tables){
-      rank,           r->train_rank,  r->infer_rank,   m->rounds,        s->staging,      s->names.at,   s->names.count,
-      s->files.at,    s->files.count, s->buffers.at,   s->buffers.count, s->dims.at,      s->dims.count, s->zeros.at,
-      s->zeros.count, s->zloops.at,   s->zloops.count, s->bodies.at,     s->bodies.count, s->descs.at,   s->descs.count,
-      s->loops.at,    s->loops.count, s->streams.at,   s->streams.count, s->parts.at,     s->parts.count};
+  return (struct rsp_slice_tables){rank,
+                                   r->train_rank,
+                                   r->infer_rank,
+                                   m->rounds,
+                                   s->staging,
+                                   s->names.at,
+                                   s->names.count,
+                                   s->files.at,
+                                   s->files.count,
+                                   s->buffers.at,
+                                   s->buffers.count,
+                                   s->dims.at,
+                                   s->dims.count,
+                                   s->zeros.at,
+                                   s->zeros.count,
+                                   s->zloops.at,
+                                   s->zloops.count,
+                                   s->bodies.at,
+                                   s->bodies.count,
+                                   s->descs.at,
+                                   s->descs.count,
+                                   s->shapes.at,
+                                   s->shapes.count,
+                                   s->loops.at,
+                                   s->loops.count,
+                                   s->streams.at,
+                                   s->streams.count,
+                                   s->parts.at,
+                                   s->parts.count};
 }
 
 static void build(struct mk *m, void **bytes, size_t *size) {
@@ -305,14 +362,16 @@ void maker_plan(uint64_t seed, void **bytes, size_t *size) {
   uint32_t count = add_families(&m, families);
   add_side(&m, RSP_TRAIN, families, count);
   add_side(&m, RSP_INFER, families, count);
+  if (mk_draw(&m, 3) == 0)
+    add_buffers(&m, RSP_INFER, &families[mk_draw(&m, count)], 1); // wanted again, in another form
   m.slices = calloc(m.world, sizeof *m.slices);
   mk_flows(&m);
   build(&m, bytes, size);
   for (uint32_t r = 0; r < m.world; r++) {
     struct mk_slice *s = &m.slices[r];
-    struct mk_buf *all[] = {&s->names,  &s->files, &s->buffers, &s->dims,    &s->zeros, &s->zloops,
-                            &s->bodies, &s->descs, &s->loops,   &s->streams, &s->parts};
-    for (int i = 0; i < 11; i++) free(all[i]->at);
+    struct mk_buf *all[] = {&s->names,  &s->files, &s->buffers, &s->dims,  &s->zeros,   &s->zloops,
+                            &s->bodies, &s->descs, &s->shapes,  &s->loops, &s->streams, &s->parts};
+    for (int i = 0; i < 12; i++) free(all[i]->at);
   }
   free(m.slices);
 }

@@ -2,7 +2,8 @@
  *
  * Random small plans that are right, made element by element and then folded into runs and loops: a planner that
  * shares no code with the compiler. Layers of equal buffers, transposed, interleaved, padded, converted and skipped
- * tensors, replicas, colocated ranks, direct and staged streams, relays.
+ * tensors, replicas, colocated ranks, direct and staged streams, several between two ranks, relays of both kinds in
+ * chains and trees, to others and to the rank itself.
  */
 #ifndef TESTS_VERIFY_MAKER_H
 #define TESTS_VERIFY_MAKER_H
@@ -27,7 +28,7 @@ struct mk_elem { // an element of a buffer on a rank
 };
 
 struct mk_slice {
-  struct mk_buf names, files, buffers, dims, zeros, zloops, bodies, descs, loops, streams, parts;
+  struct mk_buf names, files, buffers, dims, zeros, zloops, bodies, descs, shapes, loops, streams, parts;
   uint64_t staging;
 };
 
@@ -50,6 +51,8 @@ void *mk_push(struct mk_buf *b, size_t item);
 struct rsp_str mk_string(struct mk_buf *b, const char *text);
 /* What the buffer holds on a side rank; the number of elements, 0 if not held. *elems is malloc'd. */
 uint64_t mk_elements(const struct mk *m, uint32_t gid, uint32_t side_rank, struct mk_elem **elems, bool *held);
+/* What a rank holds, in its slice, and what of it is zeroed. */
+void mk_tables(struct mk *m, uint32_t rank);
 /* maker_flow.c: streams of all slices, and the summary. */
 void mk_flows(struct mk *m);
 

@@ -69,6 +69,7 @@ size_t list_regions(const void *bytes, struct region **regions) {
     add(regions, &count, "zloops", r, at + s->zloops.off, sizeof(struct rsp_zloop), s->zloops.count);
     add(regions, &count, "bodies", r, at + s->bodies.off, sizeof(struct rsp_body), s->bodies.count);
     add(regions, &count, "descs", r, at + s->descs.off, sizeof(struct rsp_desc), s->descs.count);
+    add(regions, &count, "shapes", r, at + s->shapes.off, sizeof(struct rsp_shape), s->shapes.count);
     add(regions, &count, "loops", r, at + s->loops.off, sizeof(struct rsp_loop), s->loops.count);
     add(regions, &count, "streams", r, at + s->streams.off, sizeof(struct rsp_stream), s->streams.count);
     add(regions, &count, "parts", r, at + s->parts.off, sizeof(struct rsp_part), s->parts.count);

@@ -2,7 +2,7 @@
  *
  * A replay of small plans on symbols instead of bytes, written from plans/format.h alone and as plainly as possible: it
  * is the judge of the verifier. Every element is a symbol (tensor, index, conversions undergone), staging is
- * remembered byte by byte, and within a phase pack, exchange and unpack run in every order.
+ * remembered byte by byte, and within a phase pack, exchange and unpack run in every order, messages in two.
  */
 #ifndef TESTS_VERIFY_REPLAY_H
 #define TESTS_VERIFY_REPLAY_H

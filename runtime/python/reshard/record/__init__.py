@@ -15,7 +15,7 @@ from .checking import check
 from .emit import Unwritable, layout
 from .recording import Recording, headers
 
-_TORCH = ("Recorder", "Untraced", "record")
+_TORCH = ("Recorder", "Untraced", "record", "shapes_only")
 
 
 def __getattr__(name):  # torch is imported only by who records

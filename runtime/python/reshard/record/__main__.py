@@ -30,14 +30,13 @@ def _function(text):
 
 def _record(args):
     try:
-        import torch
+        from .recorder import Untraced, record, shapes_only
     except ImportError as error:
         raise RuntimeError(f"recording needs torch: {error}") from error
-    from .recorder import Untraced, record
 
     make, checkpoint, recordings = _function(args.engine), headers(args.checkpoint), []
     for rank in range(args.world):
-        with torch.device("meta"):
+        with shapes_only():
             module, load = make(rank, args.world)
         try:
             recordings.append(record(module, load, checkpoint, rank, args.world))

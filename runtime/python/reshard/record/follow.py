@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small parts of the recorder: its error, the line of the loader, tensors in arguments, loaders' own devices."""
 
+import contextlib
 import sys
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..tensors import WORDS, torch_name
 from .nest import Piece
 
 PROBE_LIMIT = 1 << 24  # elements of an operation that is followed one by one
+TABLE_LIMIT = 1 << 16  # elements of a table of integers, as of a map of experts, that keeps its values
+
+EMPTY = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"}
+FULL = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1}
+FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}  # where the value stands
 
 
 class Untraced(Exception):
@@ -54,7 +61,7 @@ class StayOnDevice(TorchFunctionMode):
             if len(args) == 1 and not kwargs:
                 return args[0]
         if _is_device(kwargs.get("device")) and str(kwargs["device"]).partition(":")[0] not in ("cpu", "meta"):
-            kwargs["device"] = "meta"
+            kwargs["device"] = "cpu"
         if name == "to":
             kwargs.pop("device", None)
             if len(args) == 1 and not kwargs:
@@ -66,6 +73,35 @@ def _is_device(value):
     if isinstance(value, torch.device):
         return True
     return isinstance(value, str) and value.partition(":")[0] in ("cpu", "cuda", "xpu", "hip", "npu", "meta", "mps")
+
+
+def without_values(func, name, args, kwargs, wanted=False):
+    """What a function that makes a tensor makes: without values, but for small tables of integers."""
+    dtype = kwargs.get("dtype")
+    if dtype is None and name not in FILLS:
+        dtype = args[0].dtype if args and isinstance(args[0], torch.Tensor) else torch.get_default_dtype()
+    if wanted or (dtype is not None and dtype.is_floating_point):
+        return func(*args, **{**kwargs, "device": torch.device("meta"), "pin_memory": None})
+    out = func(*args, **kwargs)
+    if out.device.type == "meta" or not (out.dtype.is_floating_point or out.numel() > TABLE_LIMIT):
+        return out
+    return torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device="meta")
+
+
+class _ShapesOnly(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs, name = dict(kwargs or {}), func._schema.name.partition("::")[2]
+        if name in EMPTY or name in FULL or name in FILLS:
+            return without_values(func, name, args, kwargs)
+        return func(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def shapes_only():
+    """Where a module is made for recording: as `with torch.device("meta")`, but tables of integers, such as a map of
+    experts, keep their values, whatever device they ask for."""
+    with StayOnDevice(), _ShapesOnly():
+        yield
 
 
 def as_bits(pieces, was, now):

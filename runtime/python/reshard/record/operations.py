@@ -7,7 +7,18 @@ it writes hold what it put there.
 
 import torch
 
-from .follow import PROBE_LIMIT, Untraced, all_tensors, loader_line, on_meta, with_via
+from .follow import (
+    EMPTY,
+    FILLS,
+    FULL,
+    PROBE_LIMIT,
+    Untraced,
+    all_tensors,
+    loader_line,
+    on_meta,
+    with_via,
+    without_values,
+)
 from .nest import Piece, Tangled, fold, join, tidy
 
 FIRST_NUMBER = 1 << 40  # of an element there: above any value that is filled in
@@ -49,9 +60,6 @@ MOVES = {
     "narrow_copy",
     "view_copy",
 }
-EMPTY = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"}
-FULL = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1}
-FILLS = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}  # where the value stands
 COPIES = {"clone", "_to_copy", "contiguous", "_conj_physical"}
 READS = {"_local_scalar_dense", "equal", "item", "is_nonzero", "nonzero", "allclose"}
 
@@ -104,11 +112,7 @@ class Operations:
         raise Untraced(f"{func} at {loader_line()}: the loader asks for a value, and checkpoint tensors hold none here")
 
     def _factory(self, func, name, args, kwargs):
-        out = func(*args, **kwargs)
-        if out.device.type != "meta" and (
-            out.dtype.is_floating_point or any(self._tracked(t) for t in all_tensors(args))
-        ):
-            out = torch.empty_strided(out.shape, out.stride(), dtype=out.dtype, device="meta")
+        out = without_values(func, name, args, kwargs, any(self._tracked(t) for t in all_tensors(args)))
         if out.device.type != "meta":
             return out
         store = self._store(out)

@@ -11,11 +11,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..module import named_tensors
 from ..tensors import WORDS, torch_name
-from .follow import PROBE_LIMIT, StayOnDevice, Untraced, as_bits, loader_line, reading, with_via
+from .follow import PROBE_LIMIT, StayOnDevice, Untraced, as_bits, loader_line, reading, shapes_only, with_via
 from .nest import Contents, Piece, Tangled, join, row_major, tidy
 from .operations import Operations
 from .recording import Recording
 
+__all__ = ["DTYPES", "Recorder", "Untraced", "record", "shapes_only"]
 DTYPES = {word: getattr(torch, name) for name, word in WORDS.items() if hasattr(torch, name)}
 
 

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * In: the specification, the ranks and the rates. Out: a time that no plan can beat which takes every element into a
+ * domain once, and the reason. Each term holds for every such plan; the bound is the largest.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plans/sim/bound_impl.h"
+
+struct bounder {
+  const struct rsp_plan *plan;
+  const struct rsp_sim_cluster *cluster;
+  struct rspm_interest interest;
+  struct rsp_bound *out;
+  bool *inside; /* the ranks that the term at hand is about */
+};
+
+static void clear(struct bounder *b) { memset(b->inside, 0, b->plan->header->world * sizeof *b->inside); }
+
+static double rate_of(const struct bounder *b, enum rsp_sim_link link, uint32_t domain, bool mark) {
+  double rate = 0;
+  for (uint32_t r = 0; r < b->plan->header->world; r++) {
+    if (!b->interest.active[r] || (domain != UINT32_MAX && b->plan->ranks[r].domain != domain)) continue;
+    rate += b->cluster->rate[link][r];
+    if (mark) b->inside[r] = true;
+  }
+  return rate;
+}
+
+/* Makes `term` the binding one if it is the largest so far; then says so. */
+static bool binds(struct bounder *b, enum rsp_bound_term term, double seconds) {
+  b->out->terms[term] = seconds;
+  if (seconds <= b->out->seconds) return false;
+  b->out->seconds = seconds;
+  b->out->term = term;
+  return true;
+}
+
+static void say(struct bounder *b, const char *verb, double bytes, const char *what, double rate) {
+  char ranks[300], amount[32], per_second[32];
+  rspm_ranks_text(b->plan, b->inside, ranks, sizeof ranks);
+  rspm_bytes_text(bytes, amount, sizeof amount);
+  rspm_bytes_text(rate, per_second, sizeof per_second);
+  snprintf(b->out->words, sizeof b->out->words, "%s %s %s %s, at %s/s", ranks, verb, amount, what, per_second);
+}
+
+/* The domain for which bytes / rate is largest. */
+static double worst_domain(const struct bounder *b, const double *bytes, enum rsp_sim_link link, uint32_t *worst) {
+  double *rate = rspm_alloc(b->interest.domains, sizeof *rate), most = 0;
+  for (uint32_t r = 0; r < b->plan->header->world; r++)
+    if (b->interest.active[r]) rate[b->plan->ranks[r].domain] += b->cluster->rate[link][r];
+  for (uint32_t d = 0; d < b->interest.domains; d++)
+    if (bytes[d] > 0 && bytes[d] / rate[d] > most) {
+      most = bytes[d] / rate[d];
+      *worst = d;
+    }
+  free(rate);
+  return most;
+}
+
+static void bound_domains(struct bounder *b) {
+  uint32_t d = 0;
+  double seconds = worst_domain(b, b->interest.ingest, RSP_SIM_NIC_IN, &d);
+  if (binds(b, RSP_BOUND_INGEST, seconds)) {
+    clear(b);
+    double rate = rate_of(b, RSP_SIM_NIC_IN, d, true);
+    say(b, "want", b->interest.ingest[d], "that none of their domain holds, in through their NICs", rate);
+  }
+  seconds = worst_domain(b, b->interest.copies, RSP_SIM_NVLINK_IN, &d);
+  if (binds(b, RSP_BOUND_NVLINK, seconds)) {
+    clear(b);
+    double rate = rate_of(b, RSP_SIM_NVLINK_IN, d, true);
+    say(b, "want", b->interest.copies[d], "that others of their domain have or want too, over NVLink", rate);
+  }
+}
+
+static void bound_egress(struct bounder *b) {
+  const struct rspm_interest *in = &b->interest;
+  double bytes, rate = 0, total = 0;
+  double seconds = rspm_egress(in, b->cluster->rate[RSP_SIM_NIC_OUT], b->plan->header->world, b->inside, &bytes);
+  for (size_t g = 0; g < in->group_count; g++) b->out->one_copy += (uint64_t)in->groups[g].bytes;
+  if (binds(b, RSP_BOUND_EGRESS, seconds)) {
+    uint64_t tensors = 0;
+    const struct rspm_group *largest = NULL;
+    for (size_t g = 0; g < in->group_count; g++) {
+      bool all = true;
+      for (size_t i = 0; i < in->groups[g].rank_count && all; i++) all = b->inside[in->groups[g].ranks[i]];
+      if (!all) continue;
+      tensors += in->groups[g].tensors;
+      if (!largest || in->groups[g].example_bytes > largest->example_bytes) largest = &in->groups[g];
+    }
+    for (uint32_t r = 0; r < b->plan->header->world; r++)
+      if (b->inside[r]) rate += b->cluster->rate[RSP_SIM_NIC_OUT][r];
+    char what[200] = "that only they can send, out through their NICs";
+    if (largest) {
+      const struct rsp_str *name = &b->plan->tensors[largest->example].name;
+      int len = name->len > 80 ? 80 : (int)name->len;
+      snprintf(what, sizeof what, "that only they can send (parts of %llu tensors, such as %.*s), out through their NICs",
+               (unsigned long long)tensors, len, b->plan->strings + name->off);
+    }
+    say(b, "hold", bytes, what, rate);
+  }
+  for (uint32_t d = 0; d < in->domains; d++) total += in->ingest[d];
+  b->out->network_minimum = (uint64_t)(total + 0.5);
+  rate = rate_of(b, RSP_SIM_NIC_OUT, UINT32_MAX, false);
+  if (binds(b, RSP_BOUND_NETWORK, total > 0 ? total / rate : 0)) {
+    clear(b);
+    rate_of(b, RSP_SIM_NIC_OUT, UINT32_MAX, true);
+    say(b, "must send", total, "in all, out through their NICs", rate);
+  }
+}
+
+static void bound_ranks(struct bounder *b) {
+  const struct rspm_interest *in = &b->interest;
+  uint32_t *members = rspm_alloc(in->domains, sizeof *members), worst[2] = {0, 0};
+  double most[2] = {0, 0}, rates[2] = {0, 0};
+  for (uint32_t r = 0; r < b->plan->header->world; r++) members[b->plan->ranks[r].domain] += in->active[r];
+  for (uint32_t r = 0; r < b->plan->header->world; r++) {
+    double in_rate = b->cluster->rate[RSP_SIM_NIC_IN][r];
+    if (members[b->plan->ranks[r].domain] > 1) in_rate += b->cluster->rate[RSP_SIM_NVLINK_IN][r];
+    double rate[2] = {in_rate, b->cluster->rate[RSP_SIM_MEMORY][r]}, bytes[2] = {in->need[r], in->memory[r]};
+    for (int k = 0; k < 2; k++)
+      if (bytes[k] / rate[k] > most[k]) {
+        most[k] = bytes[k] / rate[k];
+        rates[k] = rate[k];
+        worst[k] = r;
+      }
+  }
+  free(members);
+  if (binds(b, RSP_BOUND_RANK, most[0])) {
+    clear(b);
+    b->inside[worst[0]] = true;
+    say(b, "wants", in->need[worst[0]], "that it does not hold, in through its NIC and NVLink", rates[0]);
+  }
+  if (binds(b, RSP_BOUND_MEMORY, most[1])) {
+    clear(b);
+    b->inside[worst[1]] = true;
+    say(b, "reads and writes", in->memory[worst[1]], "at least", rates[1]);
+  }
+}
+
+static void bound_latency(struct bounder *b) {
+  const struct rsp_sim_cluster *c = b->cluster;
+  double seconds = 0, copies = 0;
+  for (uint32_t d = 0; d < b->interest.domains; d++) copies += b->interest.copies[d];
+  if (copies > 0) seconds = c->nvlink_latency + c->issue_seconds;
+  if (b->out->network_minimum) seconds = c->network_latency + c->issue_seconds;
+  if (binds(b, RSP_BOUND_LATENCY, seconds))
+    snprintf(b->out->words, sizeof b->out->words, "one message takes %.3g us to issue and to arrive, however short",
+             seconds * 1e6);
+}
+
+void rsp_bound_of(const struct rsp_plan *plan, const struct rsp_sim_cluster *cluster, struct rsp_bound *bound) {
+  *bound = (struct rsp_bound){.words = "nothing has to move"};
+  struct bounder b = {.plan = plan, .cluster = cluster, .out = bound};
+  b.inside = rspm_alloc(plan->header->world, sizeof *b.inside);
+  rspm_interest_of(plan, &b.interest);
+  bound_domains(&b);
+  bound_egress(&b);
+  bound_ranks(&b);
+  bound_latency(&b);
+  rspm_interest_free(&b.interest);
+  free(b.inside);
+}
