@@ -361,6 +361,8 @@ def test_refused():
     refused("in place", lambda m, w: m.p.data.copy_(w["w"]).mul_(3), ["parameter 'p'", "aten.mul_"], lost)
     refused("sum of two", lambda m, w: m.p.data.copy_(w["a"] + w["b"]), ["parameter 'p'", "aten.add"], lost, AB, (4, 6))
     refused("value", lambda m, w: m.p.data.fill_(w["w"][0, 0].item()), ["_local_scalar_dense", "asks for a value"], lost)
+    table = torch.zeros(3, dtype=torch.int32, device="meta")
+    refused("table", lambda m, w: m.p.data[table[1].item()].copy_(w["w"][0]), ["record_test.py:", "shapes_only()"], lost)
     refused("accumulate", lambda m, w: m.p.data.index_put_((torch.tensor([1, 1]),), w["w"][:2], accumulate=True),
             ["parameter 'p'", "index_put_"], lost)
     refused("quantised", lambda m, w: m.p.data.copy_((w["w"] / 2).round()), ["parameter 'p'"], lost)

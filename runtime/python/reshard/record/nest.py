@@ -9,6 +9,7 @@ strides of both nests. Strides that do not divide one another are met element by
 """
 
 import dataclasses
+import functools
 from typing import Tuple
 
 LIMIT = 1 << 20
@@ -26,7 +27,7 @@ class Piece:
     src: int = 0
     via: Tuple = ()  # what was done to the value: ("to", dtype), ("exp",), ("neg",), ("add", c)
 
-    @property
+    @functools.cached_property
     def end(self):
         return self.dst + sum((n - 1) * d for n, d, _ in self.loops) + 1
 
@@ -243,4 +244,11 @@ class Contents:
 
     def write(self, first, loops, pieces):
         """Overwrites the nest (count, stride) with these pieces, which lie inside it."""
-        self.pieces = [rest for p in self.pieces for rest in subtract(p, first, loops)] + list(pieces)
+        end = first + sum((n - 1) * x for n, x in loops) + 1
+        kept = []
+        for p in self.pieces:
+            if p.dst >= end or p.end <= first:  # nearly all: stacks are filled one part after another
+                kept.append(p)
+            else:
+                kept += subtract(p, first, loops)
+        self.pieces = kept + list(pieces)

@@ -82,7 +82,7 @@ class Operations:
     def _dispatch(self, func, args, kwargs):
         name = func._schema.name.partition("::")[2]
         given = list(all_tensors(args)) + list(all_tensors(kwargs.values()))
-        if name in READS and any(self._tracked(t) for t in given):
+        if name in READS and any(self._tracked(t) or t.device.type == "meta" for t in given):
             return self._value(func, given)
         if name in EMPTY or name in FULL or name in FILLS:
             return self._factory(func, name, args, kwargs)
@@ -109,7 +109,10 @@ class Operations:
         pieces = self._read(given[0])
         if func._schema.name == "aten::_local_scalar_dense" and len(pieces) == 1 and pieces[0].source[0] == "fill":
             return pieces[0].source[1]
-        raise Untraced(f"{func} at {loader_line()}: the loader asks for a value, and checkpoint tensors hold none here")
+        why = "the loader asks for a value, and checkpoint tensors hold none here"
+        if not given[0].dtype.is_floating_point:
+            why = "the loader asks for a value of a table without values; make the module under shapes_only()"
+        raise Untraced(f"{func} at {loader_line()}: {why}")
 
     def _factory(self, func, name, args, kwargs):
         out = without_values(func, name, args, kwargs, any(self._tracked(t) for t in all_tensors(args)))
