@@ -12,6 +12,7 @@ class Generator:
     def __init__(self, seed):
         self.seed, self.rng = seed, random.Random(seed)
         self.fams, self.limit = [], 360
+        self.huge = self.rng.random() < 0.007  # one matrix of a megabyte or so: long runs, tiles
         self.sides = {w: SideGen(self, w) for w in ('train', 'infer')}
         self.case = Case(seed)
 
@@ -19,7 +20,9 @@ class Generator:
         big = self.rng.random() < 0.05
         extents, most, members = (EXTENTS + [24, 32, 36, 40, 48, 64], 3000, 1000) if big else (EXTENTS, 240, 80)
         self.limit = 6000 if big else 360
-        words = self.rng.sample(WORDS, self.rng.randint(2, 5))
+        if self.huge:
+            self.limit = 2_000_000
+        words = self.rng.sample(WORDS, 1 if self.huge else self.rng.randint(2, 5))
         base = self.rng.choice(list(DTYPES))
         for i, w in enumerate(words):
             dtype = base if self.rng.random() < 0.5 else self.rng.choice(list(DTYPES))
@@ -30,6 +33,8 @@ class Generator:
                     shape[self.rng.randrange(nd)] = 0
                 if np.prod(shape, dtype=int) <= most:
                     break
+            if self.huge:
+                shape = [self.rng.randint(200, 900), self.rng.randint(200, 900)]
             count = self.rng.choice([None, None, 2, 3, 4, 5]) if np.prod(shape, dtype=int) <= members else None
             f = Family(f'{w}.t{i}', count, dtype, shape)
             if count and np.prod(shape, dtype=int) <= members // 2 and self.rng.random() < 0.4:
@@ -233,6 +238,9 @@ class Generator:
             case.cluster = 'cluster.yaml'
             how = 'same' if roll < 0.25 else 'apart' if roll < 0.35 else 'mixed'
             case.files['cluster.yaml'] = self.cluster(worlds, how)
+        if self.huge:
+            case.args += rng.choice([[], ['--chunk', '256KiB'], ['--staging', '1MiB']])
+            return
         if rng.random() < 0.4:
             case.args += ['--staging', rng.choice(['4KiB', '16KiB', '64KiB'])]
         if rng.random() < 0.2:
