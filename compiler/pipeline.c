@@ -155,7 +155,8 @@ static bool compile(struct compile *c) {
   if (rounds && dumps(c, "rounds")) rsc_rounds_print(routes, rounds, o->dump_file);
   if (!passed(c, "schedule", rounds)) return c->stopped;
 
-  struct rsc_decided decided = {pairs, flows, &cluster, routes, rounds, c->sources, &limits, minimum, o->seed_bug};
+  struct rsc_decided decided = {pairs, flows, &cluster, routes, rounds, c->sources, &limits, minimum, o->seed_bug,
+                                o->train_path, o->infer_path, o->cluster_path};
   const struct rsp_slice_tables *slices = rsc_lower(c->arena, &decided);
   if (!passed(c, "lower", true)) return c->stopped;
 

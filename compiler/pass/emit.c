@@ -183,12 +183,18 @@ static const struct rsp_rank *emit_ranks(struct emitter *e) {
 
 enum { INPUTS = 4 };
 
+static const char *base_name(const char *path) {
+  const char *slash = path ? strrchr(path, '/') : NULL;
+  return slash ? slash + 1 : path ? path : "";
+}
+
 static const struct rsp_input *emit_inputs(struct emitter *e) {
   struct rsp_input *inputs = RSC_ARRAY(e->arena, struct rsp_input, INPUTS);
+  const char *const paths[INPUTS] = {e->d->train_path, e->d->infer_path, e->d->cluster_path, NULL};
   const uint32_t kinds[INPUTS] = {RSP_INPUT_TRAIN, RSP_INPUT_INFER, RSP_INPUT_CLUSTER, RSP_INPUT_OPTIONS};
   for (int i = 0; i < INPUTS; i++) {
     inputs[i].kind = kinds[i];
-    inputs[i].name = add_string(e, "");
+    inputs[i].name = add_string(e, base_name(paths[i]));
   }
   rsc_side_digest(e->d->pairs, RSC_TRAIN, inputs[0].digest);
   rsc_side_digest(e->d->pairs, RSC_INFER, inputs[1].digest);

@@ -24,6 +24,7 @@ struct rsc_decided {
   const struct rsc_plan_limits *limits;
   int64_t network_minimum;
   uint64_t seed_bug;
+  const char *train_path, *infer_path, *cluster_path; /* as given; cluster_path may be NULL */
 };
 
 /* One table set per world rank. */
