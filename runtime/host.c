@@ -11,7 +11,7 @@
 static enum reshard_status run_refit(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   rsr_fault_clear(fault);
-  if (!rsr_host_enter(host->group, host->epoch)) {
+  if (!rsr_host_enter(host)) {
     if (atomic_load(&host->group->aborted)) return rsr_host_aborted(host->group, fault);
     return rsr_fault(fault, RESHARD_PEER_FAILED,
                      "a rank has closed or prepared its context again since this one was prepared; "
@@ -25,24 +25,35 @@ static enum reshard_status run_refit(struct reshard_context *context, struct res
   return status;
 }
 
+/* With the lock held, a refit wanted and not taken: whoever comes first runs it, the worker or the thread that waits
+ * for it, which spares two changes of threads. Conversions count on nearest even and kept denormals, whatever the
+ * caller has set. */
+static void take_refit(struct reshard_context *context) {
+  struct rsr_host *host = rsr_host_of(context);
+  struct reshard_fault fault;
+  fenv_t own;
+  host->taken = true;
+  pthread_mutex_unlock(&host->lock);
+  fegetenv(&own);
+  fesetenv(FE_DFL_ENV);
+  enum reshard_status status = run_refit(context, &fault);
+  fesetenv(&own);
+  pthread_mutex_lock(&host->lock);
+  host->status = status;
+  host->fault = fault;
+  host->wanted = host->taken = false;
+  pthread_cond_broadcast(&host->changed);
+}
+
 static void *work(void *arg) {
   struct reshard_context *context = arg;
   struct rsr_host *host = rsr_host_of(context);
-  fesetenv(FE_DFL_ENV); /* conversions count on nearest even and kept denormals, whatever the caller has set */
   pthread_mutex_lock(&host->lock);
-  while (host->wanted || !host->quit) { /* what is begun is ended first */
-    if (!host->wanted) {
+  while (!host->quit || (host->wanted && !host->taken)) {
+    if (host->wanted && !host->taken)
+      take_refit(context);
+    else
       pthread_cond_wait(&host->changed, &host->lock);
-      continue;
-    }
-    pthread_mutex_unlock(&host->lock);
-    struct reshard_fault fault;
-    enum reshard_status status = run_refit(context, &fault);
-    pthread_mutex_lock(&host->lock);
-    host->status = status;
-    host->fault = fault;
-    host->wanted = false;
-    pthread_cond_broadcast(&host->changed);
   }
   pthread_mutex_unlock(&host->lock);
   return NULL;
@@ -59,9 +70,15 @@ static enum reshard_status host_refit(struct reshard_context *context, void *str
   return RESHARD_OK;
 }
 
-static enum reshard_status take_result(struct rsr_host *host, bool block, struct reshard_fault *fault) {
+static enum reshard_status take_result(struct reshard_context *context, bool block, struct reshard_fault *fault) {
+  struct rsr_host *host = rsr_host_of(context);
   pthread_mutex_lock(&host->lock);
-  while (block && host->wanted) pthread_cond_wait(&host->changed, &host->lock);
+  while (block && host->wanted) {
+    if (!host->taken)
+      take_refit(context);
+    else
+      pthread_cond_wait(&host->changed, &host->lock);
+  }
   enum reshard_status status = host->wanted ? RESHARD_PENDING : host->status;
   if (status != RESHARD_OK && status != RESHARD_PENDING) *fault = host->fault;
   pthread_mutex_unlock(&host->lock);
@@ -69,11 +86,11 @@ static enum reshard_status take_result(struct rsr_host *host, bool block, struct
 }
 
 static enum reshard_status host_query(struct reshard_context *context, struct reshard_fault *fault) {
-  return take_result(rsr_host_of(context), false, fault);
+  return take_result(context, false, fault);
 }
 
 static enum reshard_status host_wait(struct reshard_context *context, struct reshard_fault *fault) {
-  return take_result(rsr_host_of(context), true, fault);
+  return take_result(context, true, fault);
 }
 
 static void host_quiesce(struct reshard_context *context) {
@@ -108,6 +125,7 @@ static void leave_seat(struct reshard_context *context) {
   struct reshard_host_group *group = rsr_host_of(context)->group;
   pthread_mutex_lock(&group->lock);
   rsr_host_of(context)->station->member = NULL;
+  atomic_store(&rsr_host_of(context)->station->opened, 0); /* nobody looks for the member any more */
   pthread_mutex_unlock(&group->lock);
 }
 
@@ -141,20 +159,22 @@ static enum reshard_status host_open(struct reshard_context *context, struct res
     status = rsr_fault(fault, RESHARD_NO_MEMORY, "context_open: cannot start the thread of world rank %u",
                        context->world_rank);
   }
-  if (status == RESHARD_OK)
-    host->has_thread = true;
-  else
-    free_host(context);
+  if (status != RESHARD_OK) free_host(context);
   return status;
 }
 
-static void host_reset(struct reshard_context *context) {
+static void unlink_ranks(struct reshard_context *context, bool closes) {
   struct rsr_host *host = rsr_host_of(context);
-  rsr_host_end_epoch(host->group);
+  rsr_host_end_epoch(host->group, closes);
   rsr_staged_reset(host);
   rsr_fused_reset(host);
 }
 
+static void host_reset(struct reshard_context *context) {
+  unlink_ranks(context, false);
+}
+
+/* Peers that run still look here: the seat is left when they have ended. */
 static void host_close(struct reshard_context *context) {
   struct rsr_host *host = rsr_host_of(context);
   pthread_mutex_lock(&host->lock);
@@ -163,7 +183,7 @@ static void host_close(struct reshard_context *context) {
   while (host->wanted) pthread_cond_wait(&host->changed, &host->lock);
   pthread_mutex_unlock(&host->lock);
   pthread_join(host->thread, NULL);
-  host_reset(context); /* until then others may look for this rank's copies and messages at its seat */
+  unlink_ranks(context, true);
   leave_seat(context);
   free_host(context);
 }
@@ -171,6 +191,9 @@ static void host_close(struct reshard_context *context) {
 static enum reshard_status host_prepare(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   uint64_t seed = context->config.delay_seed;
+  pthread_mutex_lock(&host->group->lock);
+  host->closed = host->group->closed;
+  pthread_mutex_unlock(&host->group->lock);
   host->random = seed == 0 ? 0 : (seed * 0x9e3779b97f4a7c15ull + context->world_rank) | 1;
   return context->config.mode == RESHARD_STAGED ? rsr_staged_prepare(context, fault)
                                                 : rsr_fused_prepare(context, fault);
@@ -182,7 +205,7 @@ static enum reshard_status host_link(struct reshard_context *context, struct res
   host->refit = 0;
   atomic_store(&host->station->begun, 0);
   atomic_store(&host->station->opened, 0);
-  if (!rsr_host_enter(host->group, host->epoch)) {
+  if (!rsr_host_enter(host)) {
     if (atomic_load(&host->group->aborted)) return rsr_host_aborted(host->group, fault);
     return rsr_fault(fault, RESHARD_PEER_FAILED, "prepare: another rank has closed its context");
   }

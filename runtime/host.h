@@ -43,7 +43,8 @@ struct reshard_host_group {
   bool full;
   /* who runs, on which links */
   uint32_t running;
-  RSR_ATOMIC(uint64_t) epoch;
+  RSR_ATOMIC(uint64_t) epoch;    /* goes up when a rank's links go */
+  uint64_t closed;               /* contexts that have been closed */
   RSR_ATOMIC(uint64_t) progress; /* goes up with every copy of any rank */
   RSR_ATOMIC(bool) aborted;
   struct reshard_fault fault; /* the first one; valid if aborted */
@@ -92,21 +93,21 @@ struct rsr_ops {
   uint64_t *chunks; /* rows [chunks[i], chunks[i + 1]) are taken at once; made by rsr_ops_close */
   uint64_t chunk_count;
   RSR_ATOMIC(uint64_t) next; /* the first chunk that nobody has taken in this refit */
-  uint64_t bytes;
-  unsigned flags; /* of rsk_copy */
+  unsigned flags;            /* of rsk_copy */
 };
 
 struct rsr_host {
   struct reshard_host_group *group;
   struct rsr_station *station;
-  uint64_t epoch; /* of the links */
-  uint64_t refit; /* number of the refit, from 1 */
+  uint64_t epoch;  /* of the links */
+  uint64_t closed; /* the group's, when this rank began to prepare: no rank closes from then on */
+  uint64_t refit;  /* number of the refit, from 1 */
   /* the worker */
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  bool has_thread, wanted, ended, quit;
-  bool died; /* injected */
+  bool wanted, taken, quit; /* a refit; by the worker or by who waits */
+  bool died;                /* injected */
   enum reshard_status status;
   struct reshard_fault fault;
   /* staged */
@@ -136,15 +137,16 @@ enum reshard_status rsr_host_aborted(struct reshard_host_group *group, struct re
 void rsr_host_moved(struct reshard_host_group *group);
 void rsr_host_ring(struct reshard_host_group *group, uint32_t rank);
 /* Until *value >= want. The deadline moves on while any rank makes progress. */
-enum reshard_status rsr_host_await(struct reshard_context *context, RSR_ATOMIC(uint64_t) *value, uint64_t want,
+enum reshard_status rsr_host_await(struct reshard_context *context, RSR_ATOMIC(uint64_t) * value, uint64_t want,
                                    uint32_t peer, uint32_t round, const char *what, struct reshard_fault *fault);
 /* Sleeps, but not past the end of the group or the epoch. */
 void rsr_host_pause(struct reshard_context *context, double seconds);
-/* Between these no rank's memory goes away. Enter fails if the links are not of this epoch. */
-bool rsr_host_enter(struct reshard_host_group *group, uint64_t epoch);
+/* Between these no rank's memory goes away. Enter fails if the links are not of this epoch, or a context was closed
+ * since `closed` was read. */
+bool rsr_host_enter(const struct rsr_host *host);
 void rsr_host_leave(struct reshard_host_group *group);
 /* Ends the epoch, then waits until nobody runs. */
-void rsr_host_end_epoch(struct reshard_host_group *group);
+void rsr_host_end_epoch(struct reshard_host_group *group, bool closes);
 void rsr_host_settle(struct reshard_host_group *group);
 
 /* ---- host_staged.c, host_fused.c --------------------------------------------------------------------------------- */

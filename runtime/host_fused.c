@@ -149,6 +149,20 @@ static enum reshard_status join_stream(struct reshard_context *context, const st
   return status;
 }
 
+/* Wire bytes of all ranks: they share the cache. */
+static uint64_t moved_by_all(const struct reshard_host_group *group) {
+  uint64_t bytes = 0;
+  for (uint32_t r = 0; r < group->world; r++) {
+    if (!group->stations[r].member) continue;
+    const struct rsp_program *program = &group->stations[r].member->slice.program;
+    for (uint64_t s = 0; s < program->slice->streams.count; s++) {
+      const struct rsp_stream *stream = &program->streams[s];
+      if (stream->dir == RSP_DIR_IN || stream->dir == RSP_DIR_SELF_DST) bytes += stream->bytes;
+    }
+  }
+  return bytes;
+}
+
 enum reshard_status rsr_fused_link(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_host *host = rsr_host_of(context);
   const struct rsp_program *program = &context->slice.program;
@@ -161,7 +175,7 @@ enum reshard_status rsr_fused_link(struct reshard_context *context, struct resha
     if (status != RESHARD_OK) return status;
   }
   if (!rsr_ops_close(&host->ops)) return rsr_no_memory(fault, "copies", host->ops.count * sizeof(uint64_t));
-  host->ops.flags = host->ops.bytes > cache_bytes() / 4 ? RSK_STREAM : 0;
+  host->ops.flags = 2 * moved_by_all(host->group) > cache_bytes() ? RSK_STREAM : 0;
   return RESHARD_OK;
 }
 
@@ -176,8 +190,8 @@ static enum reshard_status run_chunks(struct reshard_host_group *group, struct r
     for (uint64_t i = ops->chunks[chunk]; i < ops->chunks[chunk + 1]; i++) {
       if (atomic_load_explicit(&group->aborted, memory_order_relaxed)) return rsr_host_aborted(group, fault);
       rsr_ops_run(ops, &ops->rows[i]);
-      atomic_fetch_add_explicit(&group->progress, 1, memory_order_relaxed);
     }
+    atomic_fetch_add_explicit(&group->progress, 1, memory_order_relaxed);
   }
 }
 

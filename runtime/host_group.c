@@ -187,9 +187,10 @@ void rsr_host_pause(struct reshard_context *context, double seconds) {
 
 /* ---- epochs ------------------------------------------------------------------------------------------------------ */
 
-bool rsr_host_enter(struct reshard_host_group *group, uint64_t epoch) {
+bool rsr_host_enter(const struct rsr_host *host) {
+  struct reshard_host_group *group = host->group;
   pthread_mutex_lock(&group->lock);
-  bool same = atomic_load(&group->epoch) == epoch;
+  bool same = atomic_load(&group->epoch) == host->epoch && group->closed == host->closed;
   if (same) group->running++;
   pthread_mutex_unlock(&group->lock);
   return same;
@@ -208,8 +209,9 @@ void rsr_host_settle(struct reshard_host_group *group) {
   pthread_mutex_unlock(&group->lock);
 }
 
-void rsr_host_end_epoch(struct reshard_host_group *group) {
+void rsr_host_end_epoch(struct reshard_host_group *group, bool closes) {
   pthread_mutex_lock(&group->lock);
+  group->closed += closes;
   atomic_fetch_add(&group->epoch, 1);
   pthread_mutex_unlock(&group->lock);
   ring_all(group);

@@ -245,7 +245,6 @@ static bool add_pieces(struct rsr_ops *ops, struct rsr_nest *nest, uint32_t from
 bool rsr_ops_add(struct rsr_ops *ops, struct rsr_nest *nest) {
   uint32_t conv;
   if (!conv_row(ops, nest->conv, &conv)) return false;
-  ops->bytes += nest_bytes(nest, 0);
   return add_pieces(ops, nest, 0, conv);
 }
 
@@ -353,7 +352,9 @@ enum reshard_status rsr_check_twins(struct reshard_context *context, struct resh
   struct reshard_host_group *group = rsr_host_of(context)->group;
   for (uint64_t s = 0; s < program->slice->streams.count; s++) {
     const struct rsp_stream *stream = &program->streams[s];
-    const struct rsp_program *peer = &group->stations[stream->peer].member->slice.program;
+    const struct reshard_context *member = group->stations[stream->peer].member;
+    if (!member) return rsr_fault(fault, RESHARD_PEER_FAILED, "prepare: world rank %u has no context", stream->peer);
+    const struct rsp_program *peer = &member->slice.program;
     const struct rsp_stream *twin = rsr_twin(peer, context->world_rank, other_dir(stream->dir), stream);
     if (!twin || !rsr_same_times(stream, twin)) return bad_twin(context, stream, twin != NULL, fault);
     if (stream->relay != RSP_NO_STREAM) continue; /* the receiver compares with the first sender */

@@ -134,7 +134,7 @@ struct reshard_config {
   enum reshard_backend backend;
   enum reshard_mode mode;
   struct reshard_host_group *group; /* host: required, shared by all ranks; borrowed until the context is closed */
-  double timeout_seconds;           /* 0: 30 */
+  double timeout_seconds;           /* 0: 30. Host: since any rank last made progress */
   uint64_t delay_seed;              /* host, staged: not 0: seeded delays and orders of work on this rank */
   uint32_t flags;                   /* RESHARD_GUARD */
   reshard_all_gather_fn all_gather; /* required by backends without a control channel of their own; host: may be NULL */
@@ -208,8 +208,8 @@ RESHARD_API uint64_t reshard_version(const struct reshard_context *context);
 RESHARD_API void reshard_last_fault(const struct reshard_context *context, struct reshard_fault *fault);
 
 /* Collective. Goes over to another plan of the same world: the version and the pointers of buffers that the new plan
- * holds under the same side, name and size stay; the others are to be bound; then prepare. On failure (all ranks fail
- * alike) the context is as it was. The old plan may then be closed. */
+ * holds under the same side, name and size stay; the others are to be bound; then prepare. On failure all ranks
+ * fail alike, and the context is as it was if they could agree. The old plan may then be closed. */
 RESHARD_API enum reshard_status reshard_swap(struct reshard_context *context, struct reshard_plan *plan);
 
 #ifdef __cplusplus

@@ -32,7 +32,7 @@ static char **command_line(const struct verify_inputs *in, const struct rsp_plan
   char **argv = calloc(20 + in->more_count, sizeof *argv);
   if (!argv) abort();
   int n = 0;
-  const char *const fixed[] = {"reshardc",  in->train,  in->infer,   "-o",      "-",
+  const char *const fixed[] = {"reshardc",  in->train,  in->infer,   "--stop-after", "emit",
                                "--staging", numbers[0], "--max-ops", numbers[1]};
   snprintf(numbers[0], sizeof numbers[0], "%" PRIu64, h->staging_limit);
   snprintf(numbers[1], sizeof numbers[1], "%" PRIu32, h->max_ops);

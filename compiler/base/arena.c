@@ -73,7 +73,7 @@ void *rsc_arena_array(struct rsc_arena *arena, size_t count, size_t size) {
 
 char *rsc_arena_strdup(struct rsc_arena *arena, const char *bytes, size_t len) {
   char *s = rsc_arena_alloc(arena, len + 1);
-  memcpy(s, bytes, len);
+  if (len) memcpy(s, bytes, len);
   return s;
 }
 

@@ -5,20 +5,23 @@
  */
 #include <string.h>
 
+#include "compiler/base/check.h"
 #include "compiler/pass/place_value.h"
 
-int64_t rsc_local_elems(const struct rsc_local *v) {
+/* The product of the dimensions from k on. Past 64 bits it goes only where another dimension is 0: 0 will do there. */
+static int64_t product_from(const struct rsc_local *v, int32_t k) {
   int64_t n = 1;
-  for (int32_t i = 0; i < v->ndim; i++) n *= v->dims[i];
+  for (int32_t i = k; i < v->ndim; i++)
+    if (v->dims[i] == 0) return 0;
+  for (int32_t i = k; i < v->ndim; i++)
+    if (rsc_mul(n, v->dims[i], &n)) return 0;
   return n;
 }
 
+int64_t rsc_local_elems(const struct rsc_local *v) { return product_from(v, 0); }
+
 /* Elements of one index of dimension k. */
-static int64_t inner_of(const struct rsc_local *v, int32_t k) {
-  int64_t n = 1;
-  for (int32_t i = k + 1; i < v->ndim; i++) n *= v->dims[i];
-  return n;
-}
+static int64_t inner_of(const struct rsc_local *v, int32_t k) { return product_from(v, k + 1); }
 
 static void push(struct rsc_arena *arena, struct rsc_local *out, struct rsc_nest nest, int32_t slot) {
   rsc_nest_normalize(&nest, RSC_F_POS);

@@ -141,10 +141,11 @@ def peers(tools, fields):
 case("peers_per_rank", also=peers)
 
 # NVIDIA-NeMo/RL#817; NVIDIA/Megatron-LM#3213: copies share the sending.
+APART = 'reshard-cluster: 1\n' + LINKS + 'hosts:\n  - {names: "h[00-11]", gpus: 1, nics: 1}\ntrain: "h[00-03]"\ninfer: "h[04-11]"\n'
 case("copies_share_the_load",
      dtype="bf16", tensors='tensor "w" bf16 [8];\n',
      train='mesh m [dp: 4];\non m { buffer "w"; }\n', infer='mesh m [dp: 8];\non m { buffer "w"; }\n',
-     holds=[{"w": grid(0, 8)}] * 4, wants=[{"w": grid(0, 8)}] * 8,
+     holds=[{"w": grid(0, 8)}] * 4, wants=[{"w": grid(0, 8)}] * 8, cluster=APART, # every receiver is a domain of its own
      plan=lambda p: need(max(p.sent(r) for r in range(4)) <= 1.25 * min(p.sent(r) for r in range(4)),
                          f"sent: {[p.sent(r) for r in range(4)]}"))
 

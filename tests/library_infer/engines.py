@@ -23,6 +23,9 @@ class Rank:
         self.ends()
         for layer in range(begin, begin + counts[self.pp]):
             self.layer(layer)
+        if self.last and way.get("DRAFTER"):
+            for layer in range(c["L"], c["L"] + c["MTP"]):
+                self.layer(layer)
 
     def put(self, name, array):
         assert name not in self.out, name
@@ -55,13 +58,13 @@ class Rank:
         q, k, v = (self.w[f"{hf}.{n}_proj.weight"] for n in "qkv")
         self.put(to, loaders.qkv(q, k, v, self.c["D"], heads, self.c["G"], *self.attn))
 
-    def latent(self, a):
+    def latent(self, a, hf):
         """q_a and kv_a are one parameter, whole; the others are cut by heads."""
-        parts = [self.w[f"{a}.{n}.weight"] for n in ("q_a_proj", "kv_a_proj_with_mqa")]
+        parts = [self.w[f"{hf}.{n}.weight"] for n in ("q_a_proj", "kv_a_proj_with_mqa")]
         self.put(f"{a}.{self.qkv_a}.weight", loaders.merged(parts, [len(p) for p in parts], 0, 1))
-        self.same(a, a, "q_a_layernorm.weight", "kv_a_layernorm.weight")
+        self.same(a, hf, "q_a_layernorm.weight", "kv_a_layernorm.weight")
         for n in ("q_b_proj", "kv_b_proj"):
-            self.column(f"{a}.{n}.weight", f"{a}.{n}.weight")
+            self.column(f"{a}.{n}.weight", f"{hf}.{n}.weight")
         if self.absorbs:
             c = self.c
             own = self.out[f"{a}.kv_b_proj.weight"].reshape(-1, c["NOPE"] + c["VD"], c["KR"])

@@ -28,6 +28,7 @@ CASES = [  # engine, layout, changed constants, way
     ("vllm", "qwen3-235b-a22b", {}, dict(TP=2, EP=1, slots=[[0, 1, 1, 2, 3, 0], [3, 2, 1, 0, 3, 3]] * 2)),  # by layer
     ("vllm", "deepseek-v3", {}, dict(TP=4)),
     ("vllm", "deepseek-v3", dict(E=7), dict(TP=2, DP=2, EP=1, placement="round_robin(4)")),
+    ("vllm", "deepseek-v3", dict(MTP=2), dict(TP=2, DP=2, EP=1, PP=2, DRAFTER=1)),
     ("vllm", "kimi-k2", dict(E=6), dict(TP=4, EP=1, ENGINES=2, PP=2)),
     ("vllm", "qwen3.5-397b-a17b", {}, {}),
     ("vllm", "qwen3.5-397b-a17b", {}, dict(TP=4, ENGINES=2)),
@@ -57,6 +58,34 @@ CASES = [  # engine, layout, changed constants, way
     ("sglang", "kimi-k3", {}, dict(TP=4, ENGINES=2)),
     ("sglang", "kimi-k3", {}, dict(TP=4, DP=2, EP=4, A2A=1, DENSE_TP1=1, DP_LM_HEAD=1)),
 ]
+
+
+REFUSED = [  # engine, layout, way, what is said
+    ("vllm", "qwen3-4b", dict(TP=3), "3 ranks must divide the 4 heads"),
+    ("vllm", "qwen3-8b", dict(PP=2, stages=[1, 1]), "stages needs PP = 2 entries that add up to 4 layers"),
+    ("vllm", "deepseek-v3", dict(EP=1, TP=2, slots=[[0, 1], [2, 3]]), "SLOTS has 2 maps for 3 layers"),
+    ("vllm", "nemotron-3-super", dict(TP=8), "8 ranks must divide the 4 groups of the Mamba layers"),
+    ("vllm", "kimi-k3", dict(TP=2, DP=2, EP=1, PP=5), "SP needs PP = 1"),
+    ("sglang", "qwen3-30b-a3b", dict(TP=4, EP=8), "EP = 8 must divide TP = 4"),
+    ("sglang", "kimi-k2", dict(TP=4, DP=3), "DP = 3 must divide TP = 4"),
+    ("sglang", "qwen3-4b", dict(TP=64), "64 ranks must divide the 4 heads"),
+]
+
+
+def refused(args, engine, name, changes, said):
+    way = small.WAY[engine] | changes
+    text = small.engine_text(args.library, engine, name, way)
+    model, weights = small.model(args.library, name, {})
+    with small.Scratch(args, model) as scratch:
+        layouts = scratch.write("fsdp", WHOLE), scratch.write(engine, text)
+        try:
+            scratch.move(*layouts, [weights], small.engine_defines(text, way))
+        except SystemExit as message:
+            if said in str(message):
+                print(f"ok   refused: {said}", flush=True)
+                return
+            raise SystemExit(f"{engine} {name}: not '{said}' but\n{message}") from None
+    raise SystemExit(f"{engine} {name} {changes}: not refused")
 
 
 def check(args, engine, name, constants, changes):
@@ -89,6 +118,9 @@ def main():
     for case in CASES:
         if args.only in " ".join(case[:2]):
             check(args, *case)
+    for case in REFUSED:
+        if args.only in " ".join(case[:2]):
+            refused(args, *case)
 
 
 if __name__ == "__main__":

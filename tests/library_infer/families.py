@@ -47,21 +47,26 @@ class Mla:
 
     def layer(self, n):
         c, hf = self.c, f"model.layers.{n}"
-        self.same(hf, hf, "input_layernorm.weight", "post_attention_layernorm.weight")
-        self.latent(f"{hf}.self_attn")
-        self.row(f"{hf}.self_attn.o_proj.weight", f"{hf}.self_attn.o_proj.weight")
-        m = f"{hf}.mlp"
+        to = hf
+        if n >= c["L"]:                           # DeepSeekMTP._rewrite_spec_layer_name
+            to = f"drafter.{hf}.mtp_block"
+            names = (f"{x}.weight" for x in ("enorm", "hnorm", "eh_proj", "shared_head.norm"))
+            self.same(f"drafter.{hf}", hf, *names)
+        self.same(to, hf, "input_layernorm.weight", "post_attention_layernorm.weight")
+        self.latent(f"{to}.self_attn", f"{hf}.self_attn")
+        self.row(f"{to}.self_attn.o_proj.weight", f"{hf}.self_attn.o_proj.weight")
+        to, m = f"{to}.mlp", f"{hf}.mlp"
         if n < c["DENSE"]:
-            self.mlp(m, m, self.dense)
+            self.mlp(to, m, self.dense)
             return
-        self.same(m, m, "gate.weight", "gate.e_score_correction_bias")
+        self.same(to, m, "gate.weight", "gate.e_score_correction_bias")
         if not self.way.get("FUSED_SHARED"):
-            self.mlp(f"{m}.shared_experts", f"{m}.shared_experts", self.shared)
+            self.mlp(f"{to}.shared_experts", f"{m}.shared_experts", self.shared)
 
         def of(e, n):
             return f"{m}.shared_experts.{n}_proj.weight" if e == c["E"] else f"{m}.experts.{e}.{n}_proj.weight"
 
-        self.experts(n - c["DENSE"], m, of, ("gate", "up", "down"))
+        self.experts(n - c["DENSE"], to, of, ("gate", "up", "down"))
 
 
 class Gdn:
@@ -173,7 +178,7 @@ class Kda:
         if n in c["KDA"]:
             self.delta(a)
         else:
-            self.latent(a)
+            self.latent(a, a)
             self.column(f"{a}.g_proj.weight", f"{a}.g_proj.weight")
         if n < c["DENSE"]:
             self.mlp(f"{hf}.mlp", f"{hf}.mlp", self.shared if self.dense_as_shared else self.dense)

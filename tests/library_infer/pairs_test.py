@@ -35,6 +35,23 @@ INFER = {  # how each engine serves it
     "mamba": (dict(TP=2, DP=2, EP=1), dict(TP=4, DP=2, EP=2)),
     "kda": (dict(TP=2, DP=2, EP=1), dict(TP=4, DP=2, EP=4)),
 }
+AWKWARD = [  # model, constants, how it is trained, engine, how it is served
+    # 1.5 heads a rank to one kv head on four ranks; padded vocabularies that meet nowhere
+    ("qwen3-4b", dict(G=1, Q=4, V=130), dict(TP=4, CP=2, PADV=8), "vllm", dict(TP=4)),
+    ("qwen3-8b", dict(Q=1), dict(TP=8), "sglang", dict(TP=2, PP=3)),             # 3/4 of a head a rank
+    ("llama-3.1-405b", dict(L=7, G=4), dict(TP=4, PP=3, split=("uneven", 1, 2)), "vllm", dict(TP=8, PP=2)),
+    ("qwen3-30b-a3b", dict(E=6), dict(DP=4, EP=2, PP=2), "vllm", dict(TP=4, EP=1)),             # 2 2 1 1 experts
+    ("qwen3-235b-a22b", dict(E=6), dict(TP=4, DP=2, EP=2, ETP=2, EXPERTS="grouped"), "sglang",
+     dict(TP=4, EP=2, slots=[[5, 0, 1, 2, 3, 4, 0, 5]])),
+    # the layer for multi-token prediction to a drafter
+    ("deepseek-v3", dict(MTP=1), dict(TP=2, DP=2, PP=2, VPP=2, EP=2, MTP_LAYERS=1, split=("layout", "Et|tt|t|tmL")),
+     "vllm", dict(TP=2, DP=2, EP=1, DRAFTER=1)),
+    ("kimi-k2", dict(E=6), dict(TP=2, DP=4, EP=2, ETP=2, QKV_DOWN=1, EXPERTS="local"), "vllm",
+     dict(TP=2, PP=2, EP=1)),
+    ("qwen3.5-397b-a17b", dict(GK=8, GV=16), dict(TP=8, EP=4, ETP=2, PADV=1), "vllm", dict(TP=2, PP=2)),
+    ("nemotron-3-ultra", dict(G=1, MG=4), dict(TP=4, EP=2, PADV=1), "sglang", dict(TP=4, EP=4)),
+    ("kimi-k3", dict(N=8, AN=12), dict(TP=8, EP=4, PADV=1), "vllm", dict(TP=4, MIN_ROWS=4)),
+]
 SHARDED = {  # FSDP and flat buffers: the case of that suite whose sizes the engine can cut
     "qwen3-8b-fsdp2": (fsdp_test.LIKE, dict(DP=3)), "llama-3.1-8b-fsdp2": (fsdp_test.LIKE, dict(DP=3, REPLICAS=2)),
     "qwen3-30b-a3b-fsdp2": (fsdp_test.MOE | dict(I=8, Q=4), dict(DP=5)),
@@ -45,13 +62,13 @@ SHARDED = {  # FSDP and flat buffers: the case of that suite whose sizes the eng
 }
 
 
-def megatron_side(args, name):
+def megatron_side(args, name, more=None, changes=None):
     """Catalogue, weights, what each rank holds, the layout's text, its parameters."""
     base = name.removesuffix("-zero1")
     family, _ = megatron_test.FAMILIES[base]
     kind, constants = small.MODELS[base]
-    model = catalogue.read(args.library / "models" / f"{base}.yaml", constants)
-    way = megatron_test.COMMON | TRAIN["dense" if constants.get("E") == 0 else kind]
+    model = catalogue.read(args.library / "models" / f"{base}.yaml", constants | (more or {}))
+    way = megatron_test.COMMON | (changes or TRAIN["dense" if constants.get("E") == 0 else kind])
     text, params = megatron_test.layout(args, name, way)
     weights = catalogue.weights(catalogue.tensors(model), family.coarse, family.near_one, sum(name.encode()))
     for n, array in weights.items():
@@ -106,6 +123,10 @@ def main():
         kind, constants = small.MODELS[base]
         ways = INFER["dense" if constants.get("E") == 0 else kind]
         check(args, "megatron", name, base, megatron_side(args, name), dict(zip(("vllm", "sglang"), ways)))
+    for name, constants, train, engine, infer in AWKWARD:
+        if args.only in name:
+            title = " ".join([name, *(f"{k}{v}" for k, v in (constants | train).items())])
+            check(args, "megatron", title, name, megatron_side(args, name, constants, train), {engine: infer})
     for name in filter(lambda n: args.only in n, SHARDED):
         base = {c[0]: c[1] for c in fsdp_test.CASES}[name]
         one = dict(DP=3, EP=1), dict(TP=2, EP=1)

@@ -31,7 +31,7 @@ MODELS = {  # layout and catalogue: kind, small constants
     "nemotron-3-ultra": ("mamba", MAMBA), "nemotron-3-super": ("mamba", MAMBA), "kimi-k3": ("kda", KDA),
 }
 WAY = {
-    "vllm": dict(ENGINES=1, DP=1, PP=1, TP=1, EP=0, GATE_FP32=0, SPLIT_GATE=0, FUSED_DECODE=1, MIN_ROWS=1),
+    "vllm": dict(ENGINES=1, DP=1, PP=1, TP=1, EP=0, GATE_FP32=0, SPLIT_GATE=0, DRAFTER=0, FUSED_DECODE=1, MIN_ROWS=1),
     "sglang": dict(ENGINES=1, DP=1, PP=1, TP=1, EP=1, A2A=0, DENSE_TP1=0, DP_LM_HEAD=0, FUSED_SHARED=0),
 }
 

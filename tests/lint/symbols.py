@@ -11,7 +11,7 @@ import sys
 
 import tree
 
-PREFIXES = {"plans": "rspv?_", "compiler": "rsc_", "kernels": "rsk_", "runtime": "rsr_|reshard_"}
+PREFIXES = {"plans": "rsp[vm]?_", "compiler": "rsc_", "kernels": "rsk_", "runtime": "rsr_|reshard_"}
 SANITIZERS = re.compile(r"_*(asan|ubsan|lsan|odr_asan|sanitizer)")
 
 

@@ -34,6 +34,8 @@ class Generator:
             f = Family(f'{w}.t{i}', count, dtype, shape)
             if count and np.prod(shape, dtype=int) <= members // 2 and self.rng.random() < 0.4:
                 f.count, f.inner = self.rng.choice([2, 3]), self.rng.choice([2, 3, 4])
+            if count and np.prod(shape, dtype=int) <= 8 and self.rng.random() < 0.2:
+                f.count, f.inner = self.rng.choice([8, 12, 17]), self.rng.choice([None, None, 5, 8])
             if count and self.rng.random() < 0.4:
                 f.suffix = self.rng.choice(['.weight', '.w', '_s'])
             self.fams.append(f)

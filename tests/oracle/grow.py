@@ -81,7 +81,7 @@ class Grower:
     def grow(self, depth):
         v = None
         roll = self.rng.random()
-        if depth > 0 and roll < 0.22:
+        if depth > 0 and roll < 0.28:
             v = self.family(depth)
         if depth > 0 and v is None and roll < 0.55:
             v = self.cat(depth)
@@ -89,7 +89,7 @@ class Grower:
             v = self.leaf()
         if v is None:
             return None
-        for _ in range(self.rng.choice([0, 1, 1, 1, 2, 2, 3])):
+        for _ in range(self.rng.choice([0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 6])):
             v = self.step(v) or v
         return v
 
@@ -416,10 +416,15 @@ class Grower:
 
     def joined(self, gr, v, fam, idx, least):
         """v beside the same of another family, under one loop: [gate; up] of each expert."""
-        other = self.sg.pick_family(self.sc, least)
-        if not other or other is fam or not v.tmpl or not v.shapes[0]:
+        fams = [f for f in self.g.fams if f is not fam and f.inner is None and (f.count or 0) >= least and
+                f.dtype == fam.dtype and not (self.sg.plain and self.sg.budget.get(f.prefix))]
+        if not fams or not v.tmpl or not v.shapes[0]:
             return None
+        other = self.rng.choice(fams)
         w = v.tmpl.replace('\0', self.sg.member(other, idx))
+        if self.sg.which == 'train' and self.sg.budget.get(other.prefix):
+            w = f'replica {w}'
+        self.sg.spend(other)
         self.sc.used.add(other.prefix)
         return gr.sc.make(f'cat({self.rng.randrange(len(v.shapes[0]))}, {v.text}, {w})')
 
@@ -477,12 +482,12 @@ class Grower:
         for _ in range(self.rng.choice([0, 1, 1, 2])):
             w = gr.step(v)
             v = w if w and w.tmpl else v
-        pair = self.rng.random() < 0.3 and self.joined(gr, v, fam, idx, max(order) + 1 if order else n)
+        pair = self.rng.random() < 0.5 and self.joined(gr, v, fam, idx, max(order) + 1 if order else n)
         v = pair or v
         rep = order is not None and self.sg.which == 'train' and len(set(order)) != len(order)
         body = f'replica {v.text}' if rep else v.text
         self.sc.used |= {fam.prefix}
-        if self.rng.random() < 0.3 and v.shapes[0]:
+        if self.rng.random() < 0.4 and v.shapes[0]:
             k = self.rng.randrange(len(v.shapes[0]))
             return self.sc.make(f'cat({self.n(k)}, {var} in {rng_text}, {body})')
         m = len(order) if order else n

@@ -172,12 +172,13 @@ class Pair:
             if not here.any():
                 continue
             at, g = h.at[here], mine[here]
-            good = ~self.supplied[at]
+            held = self.supplied[at]
+            good = ~held & (g == 0)  # excused
             loose = m['cast'] or m['op'] or m['tensor'] in self.loose()
             for o in self.options:
                 for want in apply(o[at].astype(bits_type(m['dtype'])), m['dtype'], h.dtype, m['op']):
                     want = want.astype(bits_type(h.dtype))
-                    good |= same(g, want, h.dtype) if loose else g == want
+                    good |= held & (same(g, want, h.dtype) if loose else g == want)
             ok[here] = good
         bad[np.nonzero(h.real)[0]] = ~ok
         return np.nonzero(bad)[0]

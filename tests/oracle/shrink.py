@@ -153,6 +153,17 @@ def size(case):
     return sum(len(case.files[f].replace(' ', '')) for f in case.files) + 50 * len(case.args) + 50 * len(case.files)
 
 
+def next_smaller(case, at, fails, end):
+    """The first candidate from number `at` on that is smaller and fails, and its number: what was tried before it is
+    not tried again in this round."""
+    for i, c in enumerate(candidates(case)):
+        if time.monotonic() > end:
+            break
+        if i >= at and c is not None and size(c) < size(case) and fails(c):
+            return c, i
+    return None, 0
+
+
 def shrink(case, fails, seconds=60.0):
     """fails(case) -> bool.  Greedy, to a fixed point or the time limit."""
     end = time.monotonic() + seconds
@@ -161,13 +172,12 @@ def shrink(case, fails, seconds=60.0):
         case = c
     again = True
     while again and time.monotonic() < end:
-        again = False
-        for c in candidates(case):
-            if time.monotonic() > end:
+        again, at = False, 0
+        while time.monotonic() < end:
+            c, at = next_smaller(case, at, fails, end)
+            if c is None:
                 break
-            if c is not None and size(c) < size(case) and fails(c):
-                case, again = c, True
-                break
+            case, again = c, True
     for f in source(case):
         case.files[f] = '\n'.join(x for x in case.files[f].split('\n') if x.strip())
     return case

@@ -105,8 +105,8 @@ class SideGen:
         floats = ('f16', 'bf16', 'f32', 'f64')
         return dst in floats and (src in floats or src.startswith('f8'))
 
-    def pick_family(self, sc, least=1):
-        fams = [f for f in self.g.fams if f.count and f.count >= least and f.inner is None and f.dtype == sc.dtype and
+    def pick_family(self, sc):
+        fams = [f for f in self.g.fams if f.count and f.inner is None and f.dtype == sc.dtype and
                 (self.which == 'infer' and not self.plain or not self.budget.get(f.prefix) or
                  not self.plain and self.rng.random() < 0.1)]
         if not fams:
@@ -232,7 +232,7 @@ class SideGen:
                 sc.stated = True
         if not v:
             return
-        for _ in range(self.rng.choice([0, 1, 1, 2, 3])):
+        for _ in range(self.rng.choice([0, 1, 1, 1, 2, 2, 3, 3, 6])):
             v = gr.step(v) or v
         if self.rng.random() < 0.3 and v.shapes[0] and not self.plain:
             k = self.rng.randrange(len(v.shapes[0]))

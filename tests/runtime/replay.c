@@ -110,6 +110,20 @@ void stage_fill(struct stage *stage, uint64_t seed) {
   made_walk(&stage->plan, stage->want);
 }
 
+int stage_guards(const struct stage *stage) {
+  for (uint32_t w = 0; w < stage->plan.header->world; w++) {
+    struct rsp_program p;
+    rsp_program_of(&stage->plan, w, &p);
+    for (uint64_t b = 0; b < p.slice->buffers.count; b++) {
+      const unsigned char *before = stage->memory[w][b] - GUARD, *after = stage->memory[w][b] + p.buffers[b].bytes;
+      for (uint32_t i = 0; i < GUARD; i++) {
+        if (before[i] != GUARD_VALUE || after[i] != GUARD_VALUE) return 0;
+      }
+    }
+  }
+  return 1;
+}
+
 const char *stage_check(const struct stage *stage) {
   static char text[200];
   for (uint32_t w = 0; w < stage->plan.header->world; w++) {
@@ -207,4 +221,45 @@ void play(struct player *players, uint32_t world) {
   for (uint32_t r = 0; r < world; r++) pthread_join(threads[r], NULL);
   free(threads);
   free(seats);
+}
+
+void players_check(const struct player *players, uint32_t world, uint64_t version, uint64_t seed) {
+  for (uint32_t r = 0; r < world; r++) {
+    const struct player *p = &players[r];
+    CHECK(p->opened == RESHARD_OK && p->prepared == RESHARD_OK && p->refitted == RESHARD_OK, "seed %llu rank %u: %s",
+          (unsigned long long)seed, r, p->fault.what);
+    CHECK(p->version == version, "seed %llu rank %u: version %llu", (unsigned long long)seed, r,
+          (unsigned long long)p->version);
+  }
+}
+
+void replay_plan(const void *bytes, size_t size, enum reshard_mode mode, uint64_t delay_seed, uint64_t seed) {
+  struct stage stage;
+  stage_open(&stage, bytes, size);
+  stage_fill(&stage, seed);
+  struct reshard_plan *plan;
+  struct reshard_host_group *group;
+  CHECK(reshard_open_memory(bytes, size, &plan, NULL) == RESHARD_OK, "open");
+  uint32_t world = stage.plan.header->world;
+  CHECK(reshard_host_group_new(world, &group) == RESHARD_OK, "group");
+  struct player *players = calloc(world, sizeof *players);
+  CHECK(players, "memory");
+  for (uint32_t pass = 0; pass < 2; pass++) {
+    if (pass > 0) stage_fill(&stage, seed + 77);
+    players_init(players, &stage, plan, group, mode);
+    for (uint32_t r = 0; r < world; r++) {
+      players[r].config.delay_seed = delay_seed;
+      players[r].config.flags = delay_seed ? RESHARD_GUARD : 0;
+      players[r].refits = 1 + pass;
+    }
+    play(players, world);
+    players_check(players, world, 1 + pass, seed);
+    const char *wrong = stage_check(&stage);
+    CHECK(!wrong, "seed %llu, %s, pass %u: %s", (unsigned long long)seed, mode == RESHARD_FUSED ? "fused" : "staged",
+          pass, wrong);
+  }
+  free(players);
+  reshard_host_group_free(group);
+  reshard_close(plan);
+  stage_close(&stage);
 }

@@ -19,6 +19,8 @@ void stage_open(struct stage *stage, const void *bytes, size_t size);
 void stage_close(struct stage *stage);
 /* Training buffers by the seed, inference buffers poisoned, padding too; `want` is what a replay must give. */
 void stage_fill(struct stage *stage, uint64_t seed);
+/* The bytes around every buffer are as they were. */
+int stage_guards(const struct stage *stage);
 /* Buffer `row` of the rank lies where `same` does from here on. */
 void stage_tie(struct stage *stage, uint32_t world_rank, uint64_t row, uint64_t same);
 /* Every byte of every buffer and around it. NULL, or what is wrong (static text). */
@@ -48,6 +50,11 @@ void players_init(struct player *players, struct stage *stage, struct reshard_pl
                   struct reshard_host_group *group, enum reshard_mode mode);
 /* All at once, each in its thread; contexts are closed at the end. */
 void play(struct player *players, uint32_t world);
+/* All ranks have whole refits, `version` of them. */
+void players_check(const struct player *players, uint32_t world, uint64_t version, uint64_t seed);
+/* A plan in one mode: every byte of every buffer, and around it, after each of several refits with other contents. With
+ * a delay seed: with guards too. */
+void replay_plan(const void *bytes, size_t size, enum reshard_mode mode, uint64_t delay_seed, uint64_t seed);
 /* Binds all buffers of the rank. */
 enum reshard_status bind_all(struct reshard_context *context, const struct stage *stage, uint32_t rank);
 

@@ -121,6 +121,41 @@ static void transposes(unsigned char *from, unsigned char *got, unsigned char *w
   }
 }
 
+/* The inner loops of one instruction set, whichever this processor would choose. */
+static void one_set(const struct rsk_isa *isa, uint64_t seed, unsigned char *from, unsigned char *got,
+                    unsigned char *want) {
+  for (uint32_t i = 0; i < 400; i++) {
+    uint64_t run = random_in(&seed, 1, i % 3 ? 300 : 3000), count = random_in(&seed, 1, 20);
+    if (random_in(&seed, 0, 1)) run = run / 64 * 64 + 64;
+    uint64_t at = random_in(&seed, 0, 1) ? 64 : random_in(&seed, 64, 200);
+    uint64_t gap = random_in(&seed, 0, 1) ? 64 * random_in(&seed, 0, 3) : random_in(&seed, 0, 90);
+    struct rsk_loop loop = {count, (int64_t)(run + gap), (int64_t)(run + random_in(&seed, 0, 90))};
+    memset(want, GUARD, ARENA);
+    slow_copy(want + at, from + 1, &loop, 1, run);
+    memset(got, GUARD, ARENA);
+    isa->rows(got + at, from + 1, count, loop.dst_step, loop.src_step, run);
+    CHECK(memcmp(got, want, ARENA) == 0, "%s rows of %llu", isa->name, (unsigned long long)run);
+    memset(got, GUARD, ARENA);
+    isa->rows_stream(got + at, from + 1, count, loop.dst_step, loop.src_step, run);
+    isa->fence();
+    CHECK(memcmp(got, want, ARENA) == 0, "%s rows_stream of %llu", isa->name, (unsigned long long)run);
+    memset(got, GUARD, ARENA);
+    for (uint64_t k = 0; k < count; k++) {
+      isa->stream(got + at + (int64_t)k * loop.dst_step, from + 1 + (int64_t)k * loop.src_step, run);
+    }
+    isa->fence();
+    CHECK(memcmp(got, want, ARENA) == 0, "%s stream of %llu", isa->name, (unsigned long long)run);
+  }
+}
+
+static void sets(uint64_t seed, unsigned char *from, unsigned char *got, unsigned char *want) {
+  one_set(&rsk_isa_base, seed, from, got, want);
+#ifdef RSK_X86
+  if (__builtin_cpu_supports("avx2")) one_set(&rsk_isa_avx2, seed, from, got, want);
+#endif
+  one_set(rsk_isa(), seed, from, got, want);
+}
+
 /* What can be joined is: a dense block of any dimension is one run. */
 static void joins(void) {
   struct rsk_loop loops[4] = {{7, 60, 60}, {1, 99, 3}, {3, 20, 20}, {5, 4, 4}};
@@ -142,6 +177,7 @@ int main(int argc, char **argv) {
   CHECK(from && got && want, "memory");
   for (uint32_t i = 0; i < ARENA; i++) from[i] = (unsigned char)random_next(&seed);
   joins();
+  sets(random_next(&seed), from, got, want);
   transposes(from, got, want);
   for (uint64_t i = 0; i < cases; i++) one_case(random_next(&seed), from, got, want);
   printf("%llu nests, %s\n", (unsigned long long)cases, rsk_isa_name());

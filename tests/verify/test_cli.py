@@ -42,6 +42,15 @@ def check(ok, what, more=""):
         print(f"failed: {what}\n{more}")
 
 
+def on_terminal(*command):
+    """The exit status with a terminal as standard output."""
+    terminal, output = os.openpty()
+    done = subprocess.run(command, stdout=output, stderr=subprocess.DEVNULL)
+    os.close(output)
+    os.close(terminal)
+    return done.returncode
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", required=True)
@@ -92,6 +101,7 @@ def run_all(tools, where):
 
     pair = ("--train", train, "--infer", infer)
     verify(0, "its inputs", plan, *pair, says=b"the training layout means what")
+    check(on_terminal(os.path.join(tools, "reshard"), "verify", plan, *pair) == 0, "its inputs, on a terminal")
     verify(0, "its inputs, respelt", plan, "--train", same, "--infer", infer, says=b"the training layout means what")
     verify(0, "its inputs, with a define that changes nothing", plan, *pair, "-D", "infer.TP=4")
     verify(1, "another inference side", plan, *pair, "-D", "infer.TP=2", says=b"the inference layout does NOT mean")

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank's context: binds buffers, refits.
+
+In: a plan, this process's world rank, tensors. Out: the inference tensors hold the training weights; errors are exceptions
+(reshard.errors) with the fault's fields. The rules of threads and of collective calls are those of runtime/reshard.h.
+"""
+
+import ctypes
+import dataclasses
+from typing import Optional, Tuple
+
+from . import tensors
+from ._library import ALL_GATHER, CBufferInfo, CConfig, CFault, byref, library
+from .errors import Error, Fault, InvalidArgument, Status, UnknownBuffer, WrongState, error_of, fault_of
+
+SIDES = ("train", "infer")
+_BACKENDS = {"host": (0, "cpu")}  # number in reshard.h, where its buffers live
+_MODES = {"staged": 0, "fused": 1}
+_INJECTIONS = {"die": 1, "fail": 2, "no_memory": 3, "stall": 4}
+GUARD = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Buffer:
+    """A buffer that this rank must bind."""
+
+    side: str
+    name: str
+    dtype: str
+    shape: Tuple[int, ...]
+    nbytes: int
+    align: int
+    bound: Optional[int]  # the address, or None
+
+
+def _choose(word, among, what):
+    if word not in among:
+        raise InvalidArgument(Fault(Status.INVALID_ARGUMENT, f"{what} {word!r}: it must be one of {', '.join(among)}"))
+    return among[word]
+
+
+def _gather(function, world):
+    """The caller's all-gather, bytes to a list of bytes, as the library calls it."""
+
+    def call(_, mine, nbytes, everyone, timeout):
+        try:
+            parts = function(ctypes.string_at(mine, nbytes), timeout)
+            if len(parts) != world or any(len(p) != nbytes for p in parts):
+                return 1
+            ctypes.memmove(everyone, b"".join(parts), world * nbytes)
+            return 0
+        except BaseException:  # it cannot pass through C; the library reports that the gather failed
+            return 1
+
+    return ALL_GATHER(call)
+
+
+class Context:
+    """Context(plan, rank, group=G): of the host backend, G is the HostGroup that the rank threads share.
+
+    mode: "fused" or "staged"; timeout: seconds; delay_seed, guard, inject: for tests, see runtime/reshard.h;
+    all_gather: function of (bytes, timeout) to the list of every rank's bytes, for backends that need one.
+    """
+
+    def __init__(
+        self,
+        plan,
+        rank,
+        group=None,
+        *,
+        backend="host",
+        mode="fused",
+        timeout=30.0,
+        delay_seed=0,
+        guard=False,
+        all_gather=None,
+        inject=None,
+    ):
+        self._handle, self._lib, self.plan, self.rank, self._group = None, library(), plan, rank, group
+        config = CConfig()
+        self._lib.reshard_config_init(byref(config))
+        config.backend, self._device = _choose(backend, _BACKENDS, "backend")
+        config.mode = _choose(mode, _MODES, "mode")
+        config.group = group._handle if group is not None else None
+        config.timeout_seconds, config.delay_seed, config.flags = timeout, delay_seed, GUARD if guard else 0
+        if all_gather is not None:
+            config.all_gather = self._all_gather = _gather(all_gather, plan.world)
+        if inject is not None:
+            kind, at, *seconds = inject
+            config.inject.kind, config.inject.round = _choose(kind, _INJECTIONS, "inject"), at
+            config.inject.seconds = seconds[0] if seconds else 0
+        if plan._handle is None:
+            raise WrongState(Fault(Status.WRONG_STATE, "the plan is closed"))
+        handle, fault = ctypes.c_void_p(), CFault()
+        if self._lib.reshard_context_open(plan._handle, rank, byref(config), byref(handle), byref(fault)) != Status.OK:
+            raise error_of(fault_of(fault))
+        self._handle = handle
+        plan._contexts += 1
+        if group is not None:
+            group._contexts += 1
+        self._alive = {}
+        self._read_buffers()
+
+    def _read_buffers(self):
+        self._buffers, info = {}, CBufferInfo()
+        for index in range(self._lib.reshard_buffer_count(self._handle)):
+            self._ok(self._lib.reshard_buffer_get(self._handle, index, byref(info)))
+            name = ctypes.string_at(info.name, info.name_bytes).decode("utf-8", "surrogateescape")
+            self._buffers[SIDES[info.side], name] = Buffer(
+                SIDES[info.side],
+                name,
+                info.dtype.decode(),
+                tuple(info.dims[i] for i in range(info.ndim)),
+                info.bytes,
+                info.align,
+                info.bound,
+            )
+        self._alive = {key: thing for key, thing in self._alive.items() if key in self._buffers}
+
+    def _open(self):
+        if self._handle is None:
+            raise WrongState(Fault(Status.WRONG_STATE, "the context is closed"))
+        return self._handle
+
+    def _ok(self, status):
+        if status == Status.OK:
+            return
+        fault = self.last_fault()
+        if fault is None or fault.status != status:
+            fault = Fault(status, self._lib.reshard_status_text(status).decode())
+        raise error_of(fault)
+
+    # ---- buffers
+
+    def buffers(self, side=None):
+        """What this rank must bind, in the plan's order."""
+        self._open()
+        self._read_buffers()
+        return [b for (s, _), b in self._buffers.items() if side in (None, s)]
+
+    def bind(self, side, name, tensor, nbytes=None):
+        """Gives a buffer its memory: a torch tensor, a numpy array, a writable buffer, or an address with nbytes. The
+        context keeps the object alive; its memory must stay in place until the name is bound again or the context is
+        closed. After a bind, prepare must run again, on every rank."""
+        handle = self._open()
+        number = _choose(side, {"train": 0, "infer": 1}, "side")
+        buffer, raw = self._buffers.get((side, name)), name.encode("utf-8", "surrogateescape")
+        if buffer is None:  # the library knows the names that are near
+            self._ok(self._lib.reshard_bind_n(handle, number, raw, len(raw), None, 0))
+            raise UnknownBuffer(Fault(Status.UNKNOWN_BUFFER, f"this rank holds no {side} buffer '{name}'", buffer=name))
+        pointer, size, keep = tensors.address(buffer, tensor, nbytes, self._device)
+        self._ok(self._lib.reshard_bind_n(handle, number, raw, len(raw), pointer or None, size))
+        self._alive[side, name] = keep
+
+    # ---- refit
+
+    def prepare(self):
+        """Collective. Every buffer is bound, staging is allocated, padding is zero."""
+        self._ok(self._lib.reshard_prepare(self._open()))
+
+    def refit(self, stream=None):
+        """Starts one refit. `stream`: of the backend (a torch stream or its address); of the host backend None."""
+        self._ok(self._lib.reshard_refit(self._open(), getattr(stream, "cuda_stream", stream)))
+
+    def query(self):
+        """Whether the refit has ended on this rank; a failure is raised."""
+        status = self._lib.reshard_query(self._open())
+        if status == Status.PENDING:
+            return False
+        self._ok(status)
+        return True
+
+    def wait(self):
+        """Collective. Ends the refit; returns the version, which went up by one on all ranks."""
+        self._ok(self._lib.reshard_wait(self._open()))
+        return self.version
+
+    @property
+    def version(self):
+        return self._lib.reshard_version(self._open())
+
+    def last_fault(self):
+        """The last error of any call on this context as a Fault, or None."""
+        fault = CFault()
+        self._lib.reshard_last_fault(self._open(), byref(fault))
+        return None if fault.status == Status.OK else fault_of(fault)
+
+    def swap(self, plan):
+        """Collective. Goes over to another plan of the same world; then bind what is new, and prepare."""
+        if plan._handle is None:
+            raise WrongState(Fault(Status.WRONG_STATE, "the plan is closed"))
+        self._ok(self._lib.reshard_swap(self._open(), plan._handle))
+        self.plan._contexts -= 1
+        plan._contexts += 1
+        self.plan = plan
+        self._read_buffers()
+
+    def close(self):
+        if self._handle is None:
+            return
+        handle, self._handle = self._handle, None
+        self._lib.reshard_context_close(handle)
+        self.plan._contexts -= 1
+        if self._group is not None:
+            self._group._contexts -= 1
+        self._alive.clear()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+
+__all__ = ["Buffer", "Context", "Error"]
