@@ -40,15 +40,14 @@ void rsp_sim_cluster_of(const struct rsp_plan *plan, struct rsp_sim_cluster *clu
 void rsp_sim_cluster_free(struct rsp_sim_cluster *cluster);
 
 /* What a rank moved between two times; a stretch of equal rounds is told at once. */
-typedef void (*rsp_sim_trace_fn)(void *user, uint32_t rank, double from, double to,
-                                 const double bytes[RSP_SIM_LINKS]);
+typedef void (*rsp_sim_trace_fn)(void *user, uint32_t rank, double from, double to, const double bytes[RSP_SIM_LINKS]);
 
 struct rsp_sim_result {
-  double seconds;                 /* until the last rank has done its last phase */
-  double *bytes[RSP_SIM_LINKS];   /* per rank */
-  double *busy[RSP_SIM_LINKS];    /* per rank: share of `seconds`, 0 to 1 */
-  uint64_t phases;                /* of the plan: rounds + 2 */
-  uint64_t phases_computed;       /* the others were like those before */
+  double seconds;               /* until the last rank has done its last phase */
+  double *bytes[RSP_SIM_LINKS]; /* per rank */
+  double *busy[RSP_SIM_LINKS];  /* per rank: share of `seconds`, 0 to 1 */
+  uint64_t phases;              /* of the plan: rounds + 2 */
+  uint64_t phases_computed;     /* the others were like those before */
 };
 void rsp_simulate(const struct rsp_plan *plan, const struct rsp_sim_cluster *cluster, rsp_sim_trace_fn trace,
                   void *user, struct rsp_sim_result *result);
@@ -76,11 +75,11 @@ const char *rsp_bound_word(enum rsp_bound_term term);
 
 struct rsp_bound {
   double seconds;
-  enum rsp_bound_term term;              /* the one that binds */
-  double terms[RSP_BOUND_TERMS];         /* each one's seconds */
-  uint64_t network_minimum;              /* bytes: sum of what domains must take in */
-  uint64_t one_copy;                     /* bytes: what must leave holders' NICs once */
-  char words[512];                       /* the binding term: "ranks 112-127 (16 GPUs of t14, t15) hold 92 GB ..." */
+  enum rsp_bound_term term;      /* the one that binds */
+  double terms[RSP_BOUND_TERMS]; /* each one's seconds */
+  uint64_t network_minimum;      /* bytes: sum of what domains must take in */
+  uint64_t one_copy;             /* bytes: what must leave holders' NICs once */
+  char words[512];               /* the binding term: "ranks 112-127 (16 GPUs of t14, t15) hold 92 GB ..." */
 };
 /* Uses the specification and the ranks of the plan, not its program. */
 void rsp_bound_of(const struct rsp_plan *plan, const struct rsp_sim_cluster *cluster, struct rsp_bound *bound);

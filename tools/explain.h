@@ -43,8 +43,8 @@ void explain_close(struct explain *e);
 
 /* Told of bytes on the wire: of which tensor, from which buffer; the same tensor may come again. */
 typedef void (*explain_fn)(void *user, uint32_t tensor, uint32_t gid, uint64_t bytes);
-/* What a stream of `rank` that has parts of its own moves (out, or a source of its own copies). With `only` (per tensor)
- * nothing else is told, and buffers without any of these cost nothing. */
+/* What a stream of `rank` that has parts of its own moves (out, or a source of its own copies). With `only` (per
+ * tensor) nothing else is told, and buffers without any of these cost nothing. */
 void explain_stream(struct explain *e, uint32_t rank, const struct rsp_stream *stream, const bool *only, explain_fn fn,
                     void *user);
 /* The stream that first sent what `stream` of *rank passes on: itself, if it has parts. Changes *rank to its rank. */

@@ -26,7 +26,7 @@ struct row {
 struct fill {
   struct explain *e;
   const struct asked_link *link;
-  bool in; // of a rank's link
+  bool in;         // of a rank's link
   uint64_t *bytes; // per tensor
   uint64_t *peers; // per rank
   uint64_t total;
@@ -112,7 +112,9 @@ static char *pattern_of(const struct rsp_plan *plan, uint32_t tensor) {
   return text;
 }
 
-static int by_text(const void *a, const void *b) { return strcmp(((const struct pattern *)a)->text, ((const struct pattern *)b)->text); }
+static int by_text(const void *a, const void *b) {
+  return strcmp(((const struct pattern *)a)->text, ((const struct pattern *)b)->text);
+}
 static int by_weight(const void *a, const void *b) {
   const struct pattern *x = a, *y = b;
   return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : strcmp(x->text, y->text);
@@ -145,28 +147,38 @@ static enum rsp_sim_link sim_link(const struct fill *f) {
   return f->in ? RSP_SIM_NVLINK_IN : RSP_SIM_NVLINK_OUT;
 }
 
-static double share(const struct fill *f, uint64_t bytes) { return f->total ? (double)bytes / (double)f->total : 0; }
+static double share(const struct fill *f, uint64_t bytes) {
+  return f->total ? (double)bytes / (double)f->total : 0;
+}
 
 static void print_fill(const struct fill *f) {
   const struct rsp_plan *plan = f->e->plan;
   size_t rows, patterns, peers;
   char bytes[32], name[32];
-  struct row *tensors = sorted(f->bytes, plan->tensor_count, &rows), *from = sorted(f->peers, plan->header->world, &peers);
+  struct row *tensors = sorted(f->bytes, plan->tensor_count, &rows),
+             *from = sorted(f->peers, plan->header->world, &peers);
   struct pattern *at = patterns_of(plan, tensors, rows, &patterns);
-  printf("%s%s: %s of %zu tensors", f->link->name, f->link->kind == PAIR ? "" : f->in ? ", in" : ", out",
+  printf("%s%s: %s of %zu tensors", f->link->name,
+         f->link->kind == PAIR ? ""
+         : f->in               ? ", in"
+                               : ", out",
          cli_bytes((double)f->total, bytes), rows);
-  if (f->link->kind != PAIR) printf(", busy %.1f %% of the simulated time", f->e->sim.busy[sim_link(f)][f->link->from] * 100);
+  if (f->link->kind != PAIR)
+    printf(", busy %.1f %% of the simulated time", f->e->sim.busy[sim_link(f)][f->link->from] * 100);
   printf("\n");
   for (size_t i = 0; i < patterns; i++) {
     if (i < MOST_PATTERNS)
-      printf("  %9s %5.1f %%  %s (%" PRIu64 " tensor%s)\n", cli_bytes((double)at[i].bytes, bytes), share(f, at[i].bytes) * 100,
-             at[i].text, at[i].tensors, at[i].tensors == 1 ? "" : "s");
+      printf("  %9s %5.1f %%  %s (%" PRIu64 " tensor%s)\n", cli_bytes((double)at[i].bytes, bytes),
+             share(f, at[i].bytes) * 100, at[i].text, at[i].tensors, at[i].tensors == 1 ? "" : "s");
     free(at[i].text);
   }
   if (patterns > MOST_PATTERNS) printf("  and %zu kinds of tensors more\n", patterns - MOST_PATTERNS);
   for (size_t i = 0; i < peers && i < MOST_PEERS && f->link->kind != PAIR; i++)
-    printf("%s%s %s", i ? ", " : f->in ? "  from " : "  to ", explain_rank_text(plan, from[i].tensor, name),
-           cli_bytes((double)from[i].bytes, bytes));
+    printf("%s%s %s",
+           i       ? ", "
+           : f->in ? "  from "
+                   : "  to ",
+           explain_rank_text(plan, from[i].tensor, name), cli_bytes((double)from[i].bytes, bytes));
   if (peers > MOST_PEERS) printf(", %zu more", peers - MOST_PEERS);
   if (peers && f->link->kind != PAIR) printf("\n");
   free(at);
@@ -177,13 +189,14 @@ static void print_fill(const struct fill *f) {
 static json_t *fill_json(const struct fill *f) {
   const struct rsp_plan *plan = f->e->plan;
   size_t rows, patterns, peers;
-  struct row *tensors = sorted(f->bytes, plan->tensor_count, &rows), *from = sorted(f->peers, plan->header->world, &peers);
+  struct row *tensors = sorted(f->bytes, plan->tensor_count, &rows),
+             *from = sorted(f->peers, plan->header->world, &peers);
   struct pattern *at = patterns_of(plan, tensors, rows, &patterns);
   json_t *o = json_object(), *list = json_array(), *kinds = json_array(), *ends = json_array();
   json_object_set_new(o, "direction", f->link->kind == PAIR ? json_null() : json_string(f->in ? "in" : "out"));
   json_object_set_new(o, "bytes", plan_json_u64(f->total));
-  json_object_set_new(o, "busy", f->link->kind == PAIR ? json_null()
-                                                       : json_real(f->e->sim.busy[sim_link(f)][f->link->from]));
+  json_object_set_new(o, "busy",
+                      f->link->kind == PAIR ? json_null() : json_real(f->e->sim.busy[sim_link(f)][f->link->from]));
   json_object_set_new(o, "tensors", plan_json_u64(rows));
   for (size_t i = 0; i < patterns; i++) {
     struct rsp_str text = {0, strlen(at[i].text)};
@@ -193,10 +206,12 @@ static json_t *fill_json(const struct fill *f) {
     free(at[i].text);
   }
   for (size_t i = 0; i < rows && i < MOST_TENSORS; i++)
-    json_array_append_new(list, json_pack("{s:o,s:o,s:f}", "name", plan_json_str(plan->strings, plan->tensors[tensors[i].tensor].name),
-                                          "bytes", plan_json_u64(tensors[i].bytes), "share", share(f, tensors[i].bytes)));
+    json_array_append_new(list, json_pack("{s:o,s:o,s:f}", "name",
+                                          plan_json_str(plan->strings, plan->tensors[tensors[i].tensor].name), "bytes",
+                                          plan_json_u64(tensors[i].bytes), "share", share(f, tensors[i].bytes)));
   for (size_t i = 0; i < peers && f->link->kind != PAIR; i++)
-    json_array_append_new(ends, json_pack("{s:i,s:o}", "rank", (int)from[i].tensor, "bytes", plan_json_u64(from[i].bytes)));
+    json_array_append_new(ends,
+                          json_pack("{s:i,s:o}", "rank", (int)from[i].tensor, "bytes", plan_json_u64(from[i].bytes)));
   json_object_set_new(o, "patterns", kinds);
   json_object_set_new(o, "largest", list);
   json_object_set_new(o, "peers", ends);
@@ -216,7 +231,8 @@ static bool read_words(struct explain *e, const char *words, struct asked_link *
   snprintf(link->name, sizeof link->name, "%s", words);
   if (arrow && (size_t)(arrow - words) < sizeof number) {
     memcpy(number, words, (size_t)(arrow - words));
-    if (!cli_parse_number(number, 0, UINT32_MAX, &from) || !cli_parse_number(arrow + 2, 0, UINT32_MAX, &to)) return false;
+    if (!cli_parse_number(number, 0, UINT32_MAX, &from) || !cli_parse_number(arrow + 2, 0, UINT32_MAX, &to))
+      return false;
     if (from >= plan->header->world || to >= plan->header->world) {
       cli_trouble(e->program, "the plan has processes 0 to %u", plan->header->world - 1);
       *status = CLI_NO;
@@ -253,8 +269,10 @@ int explain_link(struct explain *e, const char *words, bool json, bool *is_link)
   for (int in = 0; in < (link.kind == PAIR ? 1 : 2); in++) {
     struct fill f = {.e = e, .link = &link, .in = in != 0};
     fill_link(&f);
-    if (json) json_array_append_new(ways, fill_json(&f));
-    else print_fill(&f);
+    if (json)
+      json_array_append_new(ways, fill_json(&f));
+    else
+      print_fill(&f);
     free(f.bytes);
     free(f.peers);
   }

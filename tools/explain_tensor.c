@@ -99,12 +99,15 @@ static void find_candidates(const struct asked *a, const struct way *way, struct
   why->ranks = calloc(room, sizeof *why->ranks);
   if (!why->ranks) abort();
   for (uint64_t i = 0; i < map->count; i++)
-    if (plan->holds[map->holds + i].rank == plan->ranks[way->rank].train_rank) entry = plan->holds[map->holds + i].entry;
+    if (plan->holds[map->holds + i].rank == plan->ranks[way->rank].train_rank)
+      entry = plan->holds[map->holds + i].entry;
   for (uint64_t i = 0; i < map->count; i++)
-    if (plan->holds[map->holds + i].entry == entry) why->ranks[n++] = a->world_of_train[plan->holds[map->holds + i].rank];
+    if (plan->holds[map->holds + i].entry == entry)
+      why->ranks[n++] = a->world_of_train[plan->holds[map->holds + i].rank];
   for (size_t i = 0; i < a->home_count; i++) {
     const struct plan_home *h = &a->homes[i];
-    if (h->tensor != way->tensor || h->buffer->side != RSP_TRAIN || h->elems < plan->tensors[way->tensor].elems) continue;
+    if (h->tensor != way->tensor || h->buffer->side != RSP_TRAIN || h->elems < plan->tensors[way->tensor].elems)
+      continue;
     for (uint64_t k = 0; k < h->rank_count; k++) why->ranks[n++] = a->world_of_train[h->ranks[k]];
   }
   qsort(why->ranks, n, sizeof *why->ranks, by_number);
@@ -112,7 +115,9 @@ static void find_candidates(const struct asked *a, const struct way *way, struct
     if (!why->count || why->ranks[why->count - 1] != why->ranks[i]) why->ranks[why->count++] = why->ranks[i];
 }
 
-static double sent(const struct asked *a, uint32_t rank) { return a->e->sim.bytes[RSP_SIM_NIC_OUT][rank]; }
+static double sent(const struct asked *a, uint32_t rank) {
+  return a->e->sim.bytes[RSP_SIM_NIC_OUT][rank];
+}
 
 // Why from this one, of those that could: what bound the choice.
 static void find_why(const struct asked *a, const struct way *way, uint32_t peer, struct why *why) {
@@ -133,21 +138,24 @@ static void find_why(const struct asked *a, const struct way *way, uint32_t peer
   if (peer == way->rank)
     snprintf(why->words, sizeof why->words, "%s holds it and wants it: a copy in its own memory", me);
   else if (plan->ranks[peer].domain == plan->ranks[way->rank].domain)
-    snprintf(why->words, sizeof why->words, "%s holds it inside the receiver's NVLink domain: nothing has to cross the network",
-             me);
+    snprintf(why->words, sizeof why->words,
+             "%s holds it inside the receiver's NVLink domain: nothing has to cross the network", me);
   else if (why->count == 1)
     snprintf(why->words, sizeof why->words, "no other rank holds this part");
   else if (hi - lo <= 0.02 * hi)
-    snprintf(why->words, sizeof why->words,
-             "the %zu ranks that hold it send %s to %s each over the network: their loads are level, no other choice would "
-             "relieve the busiest",
-             why->count, least, most);
+    snprintf(
+        why->words, sizeof why->words,
+        "the %zu ranks that hold it send %s to %s each over the network: their loads are level, no other choice would "
+        "relieve the busiest",
+        why->count, least, most);
   else if (mine <= lo * 1.02)
-    snprintf(why->words, sizeof why->words, "of the %zu ranks that hold it it sends least over the network: %s, others up to %s",
-             why->count, bytes, most);
+    snprintf(why->words, sizeof why->words,
+             "of the %zu ranks that hold it it sends least over the network: %s, others up to %s", why->count, bytes,
+             most);
   else
     snprintf(why->words, sizeof why->words,
-             "it sends %s over the network, the %zu ranks that hold it send %s to %s; its NIC is busy %.0f %% of the time, and "
+             "it sends %s over the network, the %zu ranks that hold it send %s to %s; its NIC is busy %.0f %% of the "
+             "time, and "
              "what binds the plan is %s: %s",
              bytes, why->count, least, most, a->e->sim.busy[RSP_SIM_NIC_OUT][way->rank] * 100,
              rsp_bound_word(a->e->bound.term), a->e->bound.words);
@@ -189,8 +197,10 @@ static void print_onward(const struct asked *a, uint32_t rank, uint32_t in, int 
       bool network = plan_link_of(plan, rank, s->peer) == PLAN_NETWORK;
       if (network != (pass == 1)) continue;
       if (!network) {
-        if (open) printf(", %s", explain_rank_text(plan, s->peer, name));
-        else printf("%*s    then over NVLink to %s", 6 + 2 * depth, "", explain_rank_text(plan, s->peer, name));
+        if (open)
+          printf(", %s", explain_rank_text(plan, s->peer, name));
+        else
+          printf("%*s    then over NVLink to %s", 6 + 2 * depth, "", explain_rank_text(plan, s->peer, name));
         open = true;
         continue;
       }
@@ -223,7 +233,8 @@ static void print_why(const struct asked *a, const struct way *way, const struct
   char name[32], bytes[32];
   printf("      why %s: %s\n", explain_rank_text(a->e->plan, way->rank, name), why->words);
   for (size_t i = 0; i < why->count && why->count > 1 && i < MOST_CANDIDATES; i++)
-    printf("%s%s %s", i ? ", " : "        who could, and sends in all: ", explain_rank_text(a->e->plan, why->ranks[i], name),
+    printf("%s%s %s",
+           i ? ", " : "        who could, and sends in all: ", explain_rank_text(a->e->plan, why->ranks[i], name),
            cli_bytes(sent(a, why->ranks[i]), bytes));
   if (why->count > MOST_CANDIDATES) printf(", %zu more", why->count - MOST_CANDIDATES);
   if (why->count > 1) printf("\n");
@@ -305,7 +316,10 @@ static json_t *way_json(const struct asked *a, const struct way *way) {
   json_object_set_new(o, "bytes", plan_json_u64(way->bytes));
   json_object_set_new(o, "sender", plan_json_u64(way->rank));
   json_object_set_new(o, "buffer", plan_json_str(a->e->plan->strings, a->e->plan->buffers[way->gid].name));
-  json_object_set_new(o, "kind", json_string(s->dir == RSP_DIR_SELF_SRC ? "copy" : s->kind == RSP_KIND_DIRECT ? "direct" : "staged"));
+  json_object_set_new(o, "kind",
+                      json_string(s->dir == RSP_DIR_SELF_SRC   ? "copy"
+                                  : s->kind == RSP_KIND_DIRECT ? "direct"
+                                                               : "staged"));
   json_object_set_new(o, "first_round", plan_json_u64(s->round0));
   json_object_set_new(o, "last_round", plan_json_u64(s->round0 + (rsp_stream_rounds(s) - 1) * s->step));
   json_array_append_new(hops, json_pack("{s:i,s:i,s:s}", "from", (int)way->rank, "to", (int)peer, "link",
@@ -314,8 +328,9 @@ static json_t *way_json(const struct asked *a, const struct way *way) {
   json_object_set_new(o, "hops", hops);
   find_why(a, way, peer, &why);
   for (size_t i = 0; i < why.count; i++)
-    json_array_append_new(candidates, json_pack("{s:i,s:f,s:f}", "rank", (int)why.ranks[i], "network_out",
-                                                sent(a, why.ranks[i]), "busy", a->e->sim.busy[RSP_SIM_NIC_OUT][why.ranks[i]]));
+    json_array_append_new(candidates,
+                          json_pack("{s:i,s:f,s:f}", "rank", (int)why.ranks[i], "network_out", sent(a, why.ranks[i]),
+                                    "busy", a->e->sim.busy[RSP_SIM_NIC_OUT][why.ranks[i]]));
   json_object_set_new(o, "candidates", candidates);
   json_object_set_new(o, "why", json_string(why.words));
   free(why.ranks);
@@ -346,8 +361,10 @@ static int answer(struct asked *a, bool json) {
   uint64_t shown = 0;
   for (uint32_t t = 0; t < plan->tensor_count; t++) {
     if (!a->only[t]) continue;
-    if (json) json_array_append_new(list, tensor_json(a, t));
-    else if (shown++) printf("\n");
+    if (json)
+      json_array_append_new(list, tensor_json(a, t));
+    else if (shown++)
+      printf("\n");
     if (!json) print_tensor(a, t);
   }
   if (!json && a->matched > MOST_TENSORS)

@@ -85,8 +85,10 @@ const struct rsp_stream *explain_root(const struct explain *e, uint32_t *rank, c
 
 const char *explain_rank_text(const struct rsp_plan *plan, uint32_t rank, char buffer[32]) {
   const struct rsp_rank *r = &plan->ranks[rank];
-  if (r->train_rank != RSP_NO_RANK) snprintf(buffer, 32, "train %u", r->train_rank);
-  else snprintf(buffer, 32, "infer %u", r->infer_rank);
+  if (r->train_rank != RSP_NO_RANK)
+    snprintf(buffer, 32, "train %u", r->train_rank);
+  else
+    snprintf(buffer, 32, "infer %u", r->infer_rank);
   return buffer;
 }
 
@@ -130,8 +132,10 @@ static void make_spans(struct explain *e, uint64_t entry) {
   if (count) qsort(at, count, sizeof *at, by_lo);
   size_t kept = 0;
   for (size_t i = 0; i < count; i++) {
-    if (kept && at[kept - 1].hi == at[i].lo && at[kept - 1].slot == at[i].slot) at[kept - 1].hi = at[i].hi;
-    else at[kept++] = at[i];
+    if (kept && at[kept - 1].hi == at[i].lo && at[kept - 1].slot == at[i].slot)
+      at[kept - 1].hi = at[i].hi;
+    else
+      at[kept++] = at[i];
   }
   e->spans[entry] = at ? at : alloc(1, sizeof *at);
   e->span_count[entry] = kept;
@@ -174,8 +178,10 @@ static void tell_run(struct teller *t, uint64_t lo, uint64_t hi) {
   size_t a = 0, b = t->span_count;
   while (a < b) {
     size_t mid = (a + b) / 2;
-    if (t->spans[mid].hi <= lo) a = mid + 1;
-    else b = mid;
+    if (t->spans[mid].hi <= lo)
+      a = mid + 1;
+    else
+      b = mid;
   }
   const uint32_t *slots = t->e->plan->slots + t->e->plan->buffers[t->gid].slots;
   for (; a < t->span_count && t->spans[a].lo < hi; a++) {

@@ -79,7 +79,8 @@ static int slow_down(struct sim_run *run, struct sim_slow *slow) {
   char *end = NULL;
   if (equals) slow->factor = strtod(equals + 1, &end);
   if (!equals || equals == slow->text || end == equals + 1 || *end || !(slow->factor > 0 && slow->factor <= 1))
-    return cli_usage(run->program, "--slow takes HOST=FACTOR or HOST:GPU=FACTOR with a factor above 0 and up to 1, not '%s'",
+    return cli_usage(run->program,
+                     "--slow takes HOST=FACTOR or HOST:GPU=FACTOR with a factor above 0 and up to 1, not '%s'",
                      slow->text);
   for (const char *c = slow->text; c < equals; c++)
     if (*c == ':') colon = c;

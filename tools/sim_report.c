@@ -14,8 +14,7 @@ const char *const sim_left_out[] = {
     "NCCL's protocol efficiency: every link is taken at the rate that the cluster states",
     "contention in switches: the network is taken to be as wide as the NICs are together",
     "kernel launches and the stream's own synchronisation",
-    "other traffic: collectives of the training, requests to the engines",
-    NULL};
+    "other traffic: collectives of the training, requests to the engines", NULL};
 
 const char *sim_link_title(enum rsp_sim_link link) {
   static const char *const titles[] = {"network out", "network in", "NVLink out", "NVLink in", "memory", "messages"};
@@ -26,8 +25,10 @@ const char *sim_rank_text(const struct rsp_plan *plan, uint32_t rank, char buffe
   const struct rsp_rank *r = &plan->ranks[rank];
   if (r->train_rank != RSP_NO_RANK && r->infer_rank != RSP_NO_RANK)
     snprintf(buffer, 48, "training %u, inference %u", r->train_rank, r->infer_rank);
-  else if (r->train_rank != RSP_NO_RANK) snprintf(buffer, 48, "training rank %u", r->train_rank);
-  else snprintf(buffer, 48, "inference rank %u", r->infer_rank);
+  else if (r->train_rank != RSP_NO_RANK)
+    snprintf(buffer, 48, "training rank %u", r->train_rank);
+  else
+    snprintf(buffer, 48, "inference rank %u", r->infer_rank);
   return buffer;
 }
 
@@ -158,8 +159,8 @@ static void add_rank(json_t *o, const struct rsp_plan *plan, uint32_t rank) {
 }
 
 static json_t *load_json(const struct sim_run *run, int link, uint32_t rank) {
-  return json_pack("{s:f,s:f,s:f}", "bytes", run->result.bytes[link][rank], "rate", run->cluster.rate[link][rank], "busy",
-                   run->result.busy[link][rank]);
+  return json_pack("{s:f,s:f,s:f}", "bytes", run->result.bytes[link][rank], "rate", run->cluster.rate[link][rank],
+                   "busy", run->result.busy[link][rank]);
 }
 
 static json_t *busiest_json(const struct sim_run *run) {

@@ -14,12 +14,12 @@ enum {
   MOST_ROWS = 32,
   COLUMNS = 280,
   SHADES = 12,
-  LEFT = 118,    // of the timeline
-  SPAN = 560,    // its width
-  BARS = 706,    // left edge of the bars
+  LEFT = 118, // of the timeline
+  SPAN = 560, // its width
+  BARS = 706, // left edge of the bars
   BAR_SPAN = 150,
   WIDTH = 900,
-  TOP = 92,      // of the first panel
+  TOP = 92, // of the first panel
   PANEL_GAP = 34,
 };
 
@@ -57,14 +57,18 @@ static void put(struct picture *p, const char *format, ...) {
 static void put_escaped(struct picture *p, const char *text, size_t len) {
   for (size_t i = 0; i < len; i++) {
     unsigned char c = (unsigned char)text[i];
-    if (c == '&' || c == '<' || c == '>' || c == '"') put(p, "&#%d;", c);
-    else put(p, "%c", c < 32 || c > 126 ? '?' : c);
+    if (c == '&' || c == '<' || c == '>' || c == '"')
+      put(p, "&#%d;", c);
+    else
+      put(p, "%c", c < 32 || c > 126 ? '?' : c);
   }
 }
 
 // ---- rows ----------------------------------------------------------------------------------------------------------
 
-static bool is_train(const struct rsp_plan *plan, uint32_t r) { return plan->ranks[r].train_rank != RSP_NO_RANK; }
+static bool is_train(const struct rsp_plan *plan, uint32_t r) {
+  return plan->ranks[r].train_rank != RSP_NO_RANK;
+}
 
 // Neighbours of one side, as many per row as it takes to have few rows.
 static void make_rows(struct picture *p) {
@@ -146,7 +150,8 @@ static void draw_bar(struct picture *p, int link, uint32_t row, double y, double
     if (busy > most) most = busy;
   }
   if (most <= 0) return;
-  put(p, "<rect x=\"%d\" y=\"%.2f\" width=\"%.1f\" height=\"%.2f\" fill=\"#3b6ea8\"/>\n", BARS, y, mean * BAR_SPAN, height);
+  put(p, "<rect x=\"%d\" y=\"%.2f\" width=\"%.1f\" height=\"%.2f\" fill=\"#3b6ea8\"/>\n", BARS, y, mean * BAR_SPAN,
+      height);
   if (most - least > 0.004)
     put(p, "<path d=\"M%.1f %.2fH%.1f\" stroke=\"#c4572b\" stroke-width=\"1.5\"/>\n", BARS + least * BAR_SPAN,
         y + height / 2, BARS + most * BAR_SPAN);
@@ -157,7 +162,8 @@ static void put_label(struct picture *p, uint32_t row, double y) {
   const struct row *r = &p->rows[row];
   bool train = is_train(plan, r->first);
   uint32_t first = train ? plan->ranks[r->first].train_rank : plan->ranks[r->first].infer_rank;
-  uint32_t last = train ? plan->ranks[r->first + r->count - 1].train_rank : plan->ranks[r->first + r->count - 1].infer_rank;
+  uint32_t last =
+      train ? plan->ranks[r->first + r->count - 1].train_rank : plan->ranks[r->first + r->count - 1].infer_rank;
   put(p, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\" font-size=\"9\" fill=\"#555\">%s %u", LEFT - 5, y,
       train ? "train" : "infer", first);
   if (r->count > 1) put(p, "&#8211;%u", last);
@@ -185,23 +191,26 @@ static void put_labels(struct picture *p, double y, double height) {
 static void draw_frame(struct picture *p, int link, double y, double high) {
   struct sim_spread s = sim_spread_of(p->run, (enum rsp_sim_link)link);
   char bytes[32];
-  put(p, "<text x=\"%d\" y=\"%.1f\" font-weight=\"bold\">%s</text>\n", LEFT, y - 7, sim_link_title((enum rsp_sim_link)link));
+  put(p, "<text x=\"%d\" y=\"%.1f\" font-weight=\"bold\">%s</text>\n", LEFT, y - 7,
+      sim_link_title((enum rsp_sim_link)link));
   put(p, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\" font-size=\"10\" fill=\"#555\">%s</text>\n", LEFT + SPAN, y - 7,
       link == RSP_SIM_ISSUE ? "" : cli_bytes(s.bytes, bytes));
   put(p, "<text x=\"%d\" y=\"%.1f\" font-size=\"10\" fill=\"#555\">mean %.1f %%, most %.1f %%</text>\n", BARS, y - 7,
       s.mean * 100, s.most * 100);
-  put(p, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\" fill=\"#fafafa\" stroke=\"#ccc\"/>\n", LEFT, y, SPAN, high);
-  put(p, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\" fill=\"#fafafa\" stroke=\"#ccc\"/>\n", BARS, y, BAR_SPAN,
+  put(p, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\" fill=\"#fafafa\" stroke=\"#ccc\"/>\n", LEFT, y, SPAN,
       high);
+  put(p, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\" fill=\"#fafafa\" stroke=\"#ccc\"/>\n", BARS, y,
+      BAR_SPAN, high);
 }
 
 // Where the sides meet, and the half of the bars.
 static void draw_lines(struct picture *p, double y, double height) {
   for (uint32_t row = 1; row < p->row_count; row++)
     if (is_turn(p, row))
-      put(p, "<path d=\"M%d %.1fH%d\" stroke=\"#888\" stroke-width=\"0.7\"/>\n", LEFT, y + row * height, BARS + BAR_SPAN);
-  put(p, "<path d=\"M%d %.1fv%.1f\" stroke=\"#999\" stroke-width=\"0.5\" stroke-dasharray=\"2 2\"/>\n", BARS + BAR_SPAN / 2, y,
-      p->row_count * height);
+      put(p, "<path d=\"M%d %.1fH%d\" stroke=\"#888\" stroke-width=\"0.7\"/>\n", LEFT, y + row * height,
+          BARS + BAR_SPAN);
+  put(p, "<path d=\"M%d %.1fv%.1f\" stroke=\"#999\" stroke-width=\"0.5\" stroke-dasharray=\"2 2\"/>\n",
+      BARS + BAR_SPAN / 2, y, p->row_count * height);
 }
 
 static double draw_panel(struct picture *p, int link, double y) {
@@ -219,19 +228,27 @@ static double draw_panel(struct picture *p, int link, double y) {
 
 static void draw_axes(struct picture *p, double y) {
   double seconds = p->run->result.seconds, step = pow(10, floor(log10(seconds)));
-  if (seconds / step < 2) step /= 5;
-  else if (seconds / step < 5) step /= 2;
+  if (seconds / step < 2)
+    step /= 5;
+  else if (seconds / step < 5)
+    step /= 2;
   double unit = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
   const char *name = seconds < 1e-3 ? "us" : seconds < 1 ? "ms" : "s";
   for (int i = 0; i * step <= seconds * (1 + 1e-9); i++) {
     double x = LEFT + SPAN * (i * step / seconds);
     put(p, "<path d=\"M%.1f %.1fv4\" stroke=\"#888\"/>\n", x, y);
-    put(p, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" font-size=\"10\">%.4g</text>\n", x, y + 15, i * step * unit);
+    put(p, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" font-size=\"10\">%.4g</text>\n", x, y + 15,
+        i * step * unit);
   }
-  put(p, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\" font-size=\"10\">%s, simulated</text>\n", LEFT + SPAN, y + 28, name);
+  put(p, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\" font-size=\"10\">%s, simulated</text>\n", LEFT + SPAN, y + 28,
+      name);
   for (int i = 0; i <= 2; i++)
-    put(p, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"10\">%d %%</text>\n", BARS + i * BAR_SPAN / 2, y + 15,
-        i == 0 ? "start" : i == 1 ? "middle" : "end", i * 50);
+    put(p, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"10\">%d %%</text>\n", BARS + i * BAR_SPAN / 2,
+        y + 15,
+        i == 0   ? "start"
+        : i == 1 ? "middle"
+                 : "end",
+        i * 50);
   put(p, "<text x=\"%d\" y=\"%.1f\" font-size=\"10\">busy, of the whole time</text>\n", BARS, y + 28);
 }
 
@@ -242,8 +259,9 @@ static void put_head(struct picture *p) {
   put(p, "<text x=\"14\" y=\"26\" font-size=\"16\" font-weight=\"bold\">%.4g s simulated", run->result.seconds);
   if (run->bound.seconds > 0)
     put(p, ", %.3f times the bound of %.4g s", run->result.seconds / run->bound.seconds, run->bound.seconds);
-  put(p, "</text>\n<text x=\"14\" y=\"44\" font-size=\"11\" fill=\"#555\">plan %.8s: %u processes, %u rounds; bound: %s: ", id,
-      run->plan->header->world, run->plan->header->rounds, rsp_bound_word(run->bound.term));
+  put(p,
+      "</text>\n<text x=\"14\" y=\"44\" font-size=\"11\" fill=\"#555\">plan %.8s: %u processes, %u rounds; bound: %s: ",
+      id, run->plan->header->world, run->plan->header->rounds, rsp_bound_word(run->bound.term));
   size_t len = strlen(run->bound.words), most = 92;
   while (len > most && most > 60 && run->bound.words[most - 1] != ' ') most--;
   put_escaped(p, run->bound.words, len < most ? len : most);
@@ -272,11 +290,12 @@ static void draw(struct picture *p) {
   put(p, "</g>\n</svg>\n");
   // The height is known now: the head goes in front.
   char head[256];
-  int n = snprintf(head, sizeof head,
-                   "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d %.0f\">\n"
-                   "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<g font-family=\"Helvetica, Arial, sans-serif\" "
-                   "font-size=\"12\">\n",
-                   WIDTH, y + 14, WIDTH, y + 14);
+  int n = snprintf(
+      head, sizeof head,
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d %.0f\">\n"
+      "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<g font-family=\"Helvetica, Arial, sans-serif\" "
+      "font-size=\"12\">\n",
+      WIDTH, y + 14, WIDTH, y + 14);
   char *text = malloc(p->used + (size_t)n + 1);
   if (!text) abort();
   memcpy(text, head, (size_t)n);

@@ -47,6 +47,7 @@ int verb_explain(int argc, char **argv) {
     if (c != 'j') return CLI_TROUBLE; // getopt has said why
     json = true;
   }
-  if (optind + 2 != argc) return cli_usage(argv[0], "a plan and a tensor or link are expected, %d words given", argc - optind);
+  if (optind + 2 != argc)
+    return cli_usage(argv[0], "a plan and a tensor or link are expected, %d words given", argc - optind);
   return explain(argv[0], argv[optind], argv[optind + 1], json);
 }

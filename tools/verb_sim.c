@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// reshard sim: how long a plan would take. In: argv. Out: a page or a JSON object on stdout, a picture, the exit status.
+// reshard sim: how long a plan would take. In: argv. Out: a page or a JSON object on stdout, a picture, the exit
+// status.
 #include <getopt.h>
 #include <stdlib.h>
 
@@ -12,10 +13,13 @@
 static const char help[] =
     "reshard sim - how long a plan would take, simulated\n\n"
     "Usage: reshard sim PLAN [--cluster F] [--slow HOST[:GPU]=FACTOR]... [--json] [--svg F]\n\n"
-    "  --cluster F               rates, latencies and NICs of a cluster file instead of those that the plan states; it\n"
-    "                            must put the ranks on the plan's hosts. A plan says nothing of NICs: without a cluster\n"
+    "  --cluster F               rates, latencies and NICs of a cluster file instead of those that the plan states; "
+    "it\n"
+    "                            must put the ranks on the plan's hosts. A plan says nothing of NICs: without a "
+    "cluster\n"
     "                            file each GPU has one\n"
-    "  --slow HOST=FACTOR        the host's NICs run at that share of their rate: 0.5 is half; HOST:GPU=FACTOR: one GPU's\n"
+    "  --slow HOST=FACTOR        the host's NICs run at that share of their rate: 0.5 is half; HOST:GPU=FACTOR: one "
+    "GPU's\n"
     "  --json                    one JSON object\n"
     "  --svg F                   also a picture: links down, time across, and a bar per link; - is standard output\n\n"
     "A fluid model of the plan's own rounds. The time is simulated, not measured; the report says what it leaves out.\n"
@@ -37,8 +41,10 @@ static int report(struct sim_run *run, const char *svg, bool json) {
     rsp_simulate(run->plan, &run->cluster, NULL, NULL, &run->result);
     rsp_bound_of(run->plan, &run->cluster, &run->bound);
     if (svg) status = sim_svg(run, svg);
-    if (status == CLI_YES && json) status = sim_report_json(run);
-    else if (status == CLI_YES && !(svg && svg[0] == '-' && !svg[1])) status = sim_report_text(run);
+    if (status == CLI_YES && json)
+      status = sim_report_json(run);
+    else if (status == CLI_YES && !(svg && svg[0] == '-' && !svg[1]))
+      status = sim_report_text(run);
     rsp_sim_result_free(&run->result);
   }
   rsp_sim_cluster_free(&run->cluster);

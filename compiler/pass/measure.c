@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In: the finished bytes of a plan. Out: the same with its bound and its simulated time in the summary, sealed anew. Both
- * are found from the bytes alone, so they are the figures of what was written, not of what was meant.
+ * In: the finished bytes of a plan. Out: the same with its bound and its simulated time in the summary, sealed anew.
+ * Both are found from the bytes alone, so they are the figures of what was written, not of what was meant.
  */
 #include <stdio.h>
 

@@ -141,7 +141,8 @@ struct level {
   size_t count, capacity;
 };
 
-static void add_stretch(struct level *l, const struct rspm_item *item, uint64_t index, uint64_t length, uint32_t below) {
+static void add_stretch(struct level *l, const struct rspm_item *item, uint64_t index, uint64_t length,
+                        uint32_t below) {
   l->at = rspm_grow(l->at, l->count, &l->capacity, sizeof *l->at);
   l->at[l->count++] = (struct stretch){index, index + length, item->tag, below};
   l->sweep->parts++;

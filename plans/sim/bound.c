@@ -17,7 +17,9 @@ struct bounder {
   bool *inside; /* the ranks that the term at hand is about */
 };
 
-static void clear(struct bounder *b) { memset(b->inside, 0, b->plan->header->world * sizeof *b->inside); }
+static void clear(struct bounder *b) {
+  memset(b->inside, 0, b->plan->header->world * sizeof *b->inside);
+}
 
 static double rate_of(const struct bounder *b, enum rsp_sim_link link, uint32_t domain, bool mark) {
   double rate = 0;
@@ -97,7 +99,8 @@ static void bound_egress(struct bounder *b) {
     if (largest) {
       const struct rsp_str *name = &b->plan->tensors[largest->example].name;
       int len = name->len > 80 ? 80 : (int)name->len;
-      snprintf(what, sizeof what, "that only they can send (parts of %llu tensors, such as %.*s), out through their NICs",
+      snprintf(what, sizeof what,
+               "that only they can send (parts of %llu tensors, such as %.*s), out through their NICs",
                (unsigned long long)tensors, len, b->plan->strings + name->off);
     }
     say(b, "hold", bytes, what, rate);

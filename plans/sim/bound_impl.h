@@ -18,7 +18,7 @@ struct rspm_keys {
   size_t used, room;
   struct {
     size_t at, len;
-  } *rows;
+  } * rows;
   size_t count, capacity;
   uint32_t *slots;
   size_t slot_count;
@@ -77,11 +77,11 @@ struct rspm_group {
 
 struct rspm_interest {
   uint32_t domains;
-  double *ingest;   /* per domain: bytes that it must take in */
-  double *copies;   /* per domain: bytes that must come over NVLink, if the network brings no more than it must */
-  double *need;     /* per rank: bytes that it wants and does not hold */
-  double *memory;   /* per rank: bytes that it must write, and read to copy or to send */
-  bool *active;     /* per rank: holds or wants something */
+  double *ingest; /* per domain: bytes that it must take in */
+  double *copies; /* per domain: bytes that must come over NVLink, if the network brings no more than it must */
+  double *need;   /* per rank: bytes that it wants and does not hold */
+  double *memory; /* per rank: bytes that it must write, and read to copy or to send */
+  bool *active;   /* per rank: holds or wants something */
   struct rspm_group *groups;
   size_t group_count;
   struct rspm_keys group_keys;
@@ -91,7 +91,8 @@ void rspm_interest_of(const struct rsp_plan *plan, struct rspm_interest *interes
 void rspm_interest_free(struct rspm_interest *interest);
 
 /* The set of ranks whose own bytes take longest through its NICs: inside[rank] says who is in; returns seconds. */
-double rspm_egress(const struct rspm_interest *interest, const double *nic, uint32_t world, bool *inside, double *bytes);
+double rspm_egress(const struct rspm_interest *interest, const double *nic, uint32_t world, bool *inside,
+                   double *bytes);
 
 /* "ranks 112-127" of the side, and "(16 GPUs of t14, t15)". */
 void rspm_ranks_text(const struct rsp_plan *plan, const bool *inside, char *text, size_t size);

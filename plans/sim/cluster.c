@@ -32,9 +32,9 @@ const char *rsp_bound_word(enum rsp_bound_term term) {
 
 void rsp_sim_cluster_of(const struct rsp_plan *plan, struct rsp_sim_cluster *cluster) {
   const struct rsp_summary *s = plan->summary;
-  const double rates[RSP_SIM_LINKS] = {s->network_bandwidth, s->network_bandwidth, s->nvlink_bandwidth,
-                                       s->nvlink_bandwidth, s->memory_bandwidth,
-                                       s->issue_seconds > 0 ? 1 / s->issue_seconds : 1e30};
+  const double rates[RSP_SIM_LINKS] = {s->network_bandwidth, s->network_bandwidth,
+                                       s->nvlink_bandwidth,  s->nvlink_bandwidth,
+                                       s->memory_bandwidth,  s->issue_seconds > 0 ? 1 / s->issue_seconds : 1e30};
   for (int k = 0; k < RSP_SIM_LINKS; k++) {
     cluster->rate[k] = rspm_alloc(plan->header->world, sizeof(double));
     for (uint32_t r = 0; r < plan->header->world; r++) cluster->rate[k][r] = rates[k];

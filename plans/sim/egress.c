@@ -63,10 +63,14 @@ static void fill_rooms(struct net *n, const struct rspm_interest *in, const doub
   for (uint32_t v = 0; v < n->nodes; v++)
     for (size_t e = n->starts[v]; e < n->starts[v + 1]; e++) {
       struct edge *x = &n->edges[e];
-      if (v == n->source) x->room = in->groups[x->to].bytes;
-      else if (v < groups) x->room = x->to < n->source ? in->groups[v].bytes : 0;
-      else if (v < n->source) x->room = x->to == n->sink ? nic[v - groups] * seconds : 0;
-      else x->room = 0;
+      if (v == n->source)
+        x->room = in->groups[x->to].bytes;
+      else if (v < groups)
+        x->room = x->to < n->source ? in->groups[v].bytes : 0;
+      else if (v < n->source)
+        x->room = x->to == n->sink ? nic[v - groups] * seconds : 0;
+      else
+        x->room = 0;
     }
 }
 

@@ -14,7 +14,7 @@ struct weight {
 
 struct side {
   struct rsp_program program;
-  uint64_t next; /* the first incoming stream that is not joined yet */
+  uint64_t next;         /* the first incoming stream that is not joined yet */
   struct weight *bodies; /* per element */
 };
 
@@ -100,7 +100,9 @@ static void add_out(const struct rsp_plan *plan, struct side *sides, uint32_t ra
   struct side *from = &sides[rank], *to = &sides[s->peer];
   const struct rsp_stream *in = receiver_of(to, rank, s);
   struct rspm_flow f = flow_of(s, rank, s->peer);
-  f.way = rank == s->peer ? RSPM_SELF : plan->ranks[rank].domain == plan->ranks[s->peer].domain ? RSPM_NVLINK : RSPM_NETWORK;
+  f.way = rank == s->peer                                           ? RSPM_SELF
+          : plan->ranks[rank].domain == plan->ranks[s->peer].domain ? RSPM_NVLINK
+                                                                    : RSPM_NETWORK;
   if (!s->bytes) return;
   if (s->kind == RSP_KIND_DIRECT) {
     if (in) f.messages = messages_of(in, weigh(to, in).runs);

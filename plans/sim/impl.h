@@ -22,9 +22,9 @@ struct rspm_flow {
   uint32_t src, dst;
   uint32_t way;
   uint32_t round0, step, rounds;
-  float messages;         /* per round */
-  float pack, unpack;     /* bytes of memory traffic at src and dst per byte on the wire, outside the exchange */
-  double quantum, last;   /* bytes per round; of the last round */
+  float messages;       /* per round */
+  float pack, unpack;   /* bytes of memory traffic at src and dst per byte on the wire, outside the exchange */
+  double quantum, last; /* bytes per round; of the last round */
 };
 
 struct rspm_flows {

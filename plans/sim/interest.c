@@ -38,9 +38,9 @@ struct maker {
   uint32_t *tag_buffer, *tag_entry; /* of the geometry at hand */
   /* marks of the atom at hand */
   uint32_t stamp, *rank_holds, *rank_wants, *domain_holds, *domain_wants;
-  bool *domain_serves; /* it has inference ranks */
+  bool *domain_serves;                       /* it has inference ranks */
   struct rspm_keys holder_keys, wanter_keys; /* lists of struct who */
-  uint32_t *holder_groups; /* or UINT32_MAX */
+  uint32_t *holder_groups;                   /* or UINT32_MAX */
   double *wanter_bytes;
   size_t group_capacity, holder_capacity, wanter_capacity;
   uint32_t *scratch;
@@ -329,7 +329,8 @@ static size_t end_of(const struct maker *m, size_t from) {
   return to;
 }
 
-static uint32_t key_of_geometry(struct maker *m, const struct place *places, size_t count, uint64_t *words, bool *fresh) {
+static uint32_t key_of_geometry(struct maker *m, const struct place *places, size_t count, uint64_t *words,
+                                bool *fresh) {
   const struct rsp_tensor *t = &m->plan->tensors[places[0].tensor];
   size_t n = 0;
   words[n++] = t->ndim;
@@ -404,9 +405,11 @@ static void close_maker(struct maker *m) {
   rspm_keys_free(&m->patterns);
   rspm_keys_free(&m->holder_keys);
   rspm_keys_free(&m->wanter_keys);
-  void *all[] = {m->map_ranks,  m->map_starts, m->map_entries, m->slot_base,  m->slot_pieces,  m->slot_piece_count, m->places,
-                 m->atoms,      m->good,       m->tag_buffer, m->tag_entry,    m->rank_holds,       m->rank_wants,
-                 m->domain_holds, m->domain_wants, m->domain_serves, m->holder_groups, m->wanter_bytes, m->scratch, m->world_of[0], m->world_of[1]};
+  void *all[] = {m->map_ranks,        m->map_starts,    m->map_entries,  m->slot_base,    m->slot_pieces,
+                 m->slot_piece_count, m->places,        m->atoms,        m->good,         m->tag_buffer,
+                 m->tag_entry,        m->rank_holds,    m->rank_wants,   m->domain_holds, m->domain_wants,
+                 m->domain_serves,    m->holder_groups, m->wanter_bytes, m->scratch,      m->world_of[0],
+                 m->world_of[1]};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -434,7 +437,8 @@ void rspm_interest_of(const struct rsp_plan *plan, struct rspm_interest *out) {
   for (uint32_t r = 0; r < world; r++)
     if (plan->ranks[r].infer_rank != RSP_NO_RANK) m.domain_serves[plan->ranks[r].domain] = true;
   sort_patterns(&m);
-  for (size_t g = 0; g < out->group_count; g++) out->groups[g].ranks = rspm_key_bytes(&out->group_keys, (uint32_t)g, NULL);
+  for (size_t g = 0; g < out->group_count; g++)
+    out->groups[g].ranks = rspm_key_bytes(&out->group_keys, (uint32_t)g, NULL);
   close_maker(&m);
 }
 

@@ -3,9 +3,10 @@
  * In: flows and rates. Out: when each rank ends each phase.
  *
  * In phase p a rank packs round p, exchanges round p-1 and unpacks round p-2, and goes on when it has done the three; a
- * message moves when both its ends are in its phase. Within a round every message has, of each link that it crosses, the
- * share that its bytes are of the link's bytes in that round, so it takes as long as the busier of its links: rates that
- * add up to no more than any link has, and that end the round as early as can be. Memory is one more link, of the rank.
+ * message moves when both its ends are in its phase. Within a round every message has, of each link that it crosses,
+ * the share that its bytes are of the link's bytes in that round, so it takes as long as the busier of its links: rates
+ * that add up to no more than any link has, and that end the round as early as can be. Memory is one more link, of the
+ * rank.
  *
  *   message(a, b) ends  max(start a, start b) + issue + latency + max(bytes out of a / rate, bytes into b / rate,
  *                       (messages of a - 1) * issue, (messages of b - 1) * issue)
@@ -20,7 +21,7 @@
 
 #include "plans/sim/impl.h"
 
-#define COARSE_MESSAGES 4e6 /* below, all rounds are computed anyway */
+#define COARSE_MESSAGES 4e6                     /* below, all rounds are computed anyway */
 enum { CYCLE = 64, COMPUTED = 8, SETTLED = 4 }; /* in periods: of a cycle; of it computed; not counted for the pace */
 
 #define MOST_RING_BYTES 5e8 /* with longer periods every round is computed anew */
@@ -36,7 +37,7 @@ struct edge {
   uint32_t src, dst, way;
 };
 struct edges {
-  uint32_t *at; /* indices of edges */
+  uint32_t *at;            /* indices of edges */
   uint32_t *where, *users; /* per edge: its place in `at`; streams in progress */
   size_t count;
 };
@@ -52,16 +53,16 @@ struct sim {
   const struct rspm_flow *flows;
   size_t flow_count;
   uint32_t world, rounds;
-  uint32_t period; /* of the steps: a round's kind comes again after so many */
-  bool irregular;  /* the steps have no short period: every round is computed anew */
+  uint32_t period;    /* of the steps: a round's kind comes again after so many */
+  bool irregular;     /* the steps have no short period: every round is computed anew */
   struct load *loads; /* a ring of period + 3 rounds */
   uint32_t ring;
   struct edge *edges;
   size_t edge_count;
-  uint32_t *edge_of;      /* per flow */
-  struct edges *active;   /* per residue of the period */
-  struct event *events;   /* by round */
-  size_t *event_starts;   /* per round, one more */
+  uint32_t *edge_of;             /* per flow */
+  struct edges *active;          /* per residue of the period */
+  struct event *events;          /* by round */
+  size_t *event_starts;          /* per round, one more */
   double *start, *end, *message; /* per rank: start of the phase; end; a message's time by link: [4][world] */
   double *before, *growth;       /* start one period ago; growth in the period before that */
   bool coarse;
@@ -71,7 +72,9 @@ struct sim {
   struct rsp_sim_result *result;
 };
 
-static uint64_t gcd(uint64_t a, uint64_t b) { return b ? gcd(b, a % b) : a; }
+static uint64_t gcd(uint64_t a, uint64_t b) {
+  return b ? gcd(b, a % b) : a;
+}
 
 /* 0: too long. */
 static uint32_t period_of(const struct rspm_flows *flows, uint32_t world) {
@@ -87,7 +90,9 @@ static uint32_t period_of(const struct rspm_flows *flows, uint32_t world) {
 
 /* ---- what each round moves ---- */
 
-static struct load *load_of(const struct sim *s, uint32_t round) { return &s->loads[round % s->ring]; }
+static struct load *load_of(const struct sim *s, uint32_t round) {
+  return &s->loads[round % s->ring];
+}
 
 /* `times` is 1 or -1. Whole numbers, so that what is added and taken away leaves nothing. */
 static void add_flow(struct load *load, const struct rspm_flow *f, double bytes, double times) {
@@ -104,7 +109,9 @@ static void add_flow(struct load *load, const struct rspm_flow *f, double bytes,
   load->at[f->way == RSPM_NETWORK ? RSP_SIM_NIC_IN : RSP_SIM_NVLINK_IN][f->dst] += bytes;
 }
 
-static double bytes_of(const struct rspm_flow *f, uint8_t which) { return which == 2 ? f->last : f->quantum; }
+static double bytes_of(const struct rspm_flow *f, uint8_t which) {
+  return which == 2 ? f->last : f->quantum;
+}
 
 static void use_edge(struct sim *s, struct edges *a, uint32_t flow, bool more) {
   if (s->flows[flow].way == RSPM_COPY) return;
@@ -124,8 +131,10 @@ static void compute_load(struct sim *s, uint32_t round) {
   struct load *load = load_of(s, round);
   struct edges *active = &s->active[round % s->period];
   for (int i = 0; i < L_COUNT; i++) {
-    if (round < s->period) memset(load->at[i], 0, s->world * sizeof(double));
-    else memmove(load->at[i], load_of(s, round - s->period)->at[i], s->world * sizeof(double));
+    if (round < s->period)
+      memset(load->at[i], 0, s->world * sizeof(double));
+    else
+      memmove(load->at[i], load_of(s, round - s->period)->at[i], s->world * sizeof(double));
   }
   for (size_t i = s->event_starts[round]; i < s->event_starts[round + 1]; i++) {
     const struct event *e = &s->events[i];
@@ -166,7 +175,9 @@ static void message_times(struct sim *s, const struct load *load) {
   }
 }
 
-static double larger(double a, double b) { return a > b ? a : b; }
+static double larger(double a, double b) {
+  return a > b ? a : b;
+}
 
 static void exchange(struct sim *s, uint32_t round) {
   const struct rsp_sim_cluster *c = s->cluster;
@@ -221,8 +232,10 @@ static void run_phase(struct sim *s, uint32_t phase) {
   memcpy(s->end, s->start, s->world * sizeof(double));
   if (s->coarse) take_pace(s, phase);
   if (!skipped && phase >= 1 && phase - 1 < s->rounds) exchange(s, phase - 1);
-  if (phase < s->rounds && s->irregular) compute_anew(s, phase);
-  else if (phase < s->rounds) compute_load(s, phase);
+  if (phase < s->rounds && s->irregular)
+    compute_anew(s, phase);
+  else if (phase < s->rounds)
+    compute_load(s, phase);
   for (uint32_t r = 0; r < s->world; r++) {
     double t = s->start[r] + memory_bytes(s, phase, r) / s->cluster->rate[RSP_SIM_MEMORY][r];
     if (t > s->end[r]) s->end[r] = t;
@@ -237,7 +250,9 @@ static void run_phase(struct sim *s, uint32_t phase) {
 
 /* ---- stretches of equal rounds ---- */
 
-static bool same(double a, double b) { return fabs(a - b) <= 1e-9 * (fabs(a) + fabs(b)) + 1e-15; }
+static bool same(double a, double b) {
+  return fabs(a - b) <= 1e-9 * (fabs(a) + fabs(b)) + 1e-15;
+}
 
 /* Whether each rank's last two periods took equally long, and those who exchange agree. */
 static bool is_steady(const struct sim *s) {
@@ -266,8 +281,8 @@ static uint32_t leap(struct sim *s, uint32_t phase, uint32_t periods) {
   for (uint32_t r = 0; r < s->world; r++) {
     double from = s->start[r], to = from + s->growth[r] * periods;
     for (uint32_t k = 0; k < s->period; k++)
-      account(s, phase - s->period + k, r, from + (to - from) * k / s->period,
-              from + (to - from) * (k + 1) / s->period, periods);
+      account(s, phase - s->period + k, r, from + (to - from) * k / s->period, from + (to - from) * (k + 1) / s->period,
+              periods);
     s->start[r] = to;
   }
   /* The ring is addressed by rounds: shift so that the last rounds are found under their new numbers. */
@@ -382,9 +397,8 @@ static void close_sim(struct sim *s) {
     free(s->active[k].where);
     free(s->active[k].users);
   }
-  void *all[] = {s->loads, s->active, s->edges,  s->edge_of, s->event_starts, s->events,
-                 s->start, s->end,    s->before, s->growth,  s->message,      s->mark,
-                 s->pace};
+  void *all[] = {s->loads, s->active, s->edges,  s->edge_of, s->event_starts, s->events, s->start,
+                 s->end,   s->before, s->growth, s->message, s->mark,         s->pace};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 

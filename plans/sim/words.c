@@ -57,7 +57,9 @@ static bool add_side(struct text *t, const struct rsp_plan *plan, const bool *in
   size_t count = 0;
   for (uint32_t r = 0; r < world; r++) {
     const struct rsp_rank *rank = &plan->ranks[r];
-    uint32_t number = side == RSP_TRAIN ? rank->train_rank : rank->train_rank == RSP_NO_RANK ? rank->infer_rank : RSP_NO_RANK;
+    uint32_t number = side == RSP_TRAIN                 ? rank->train_rank
+                      : rank->train_rank == RSP_NO_RANK ? rank->infer_rank
+                                                        : RSP_NO_RANK;
     if (inside[r] && number != RSP_NO_RANK) list[count++] = number;
   }
   if (count) {

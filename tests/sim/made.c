@@ -19,7 +19,9 @@ struct tables {
   uint32_t index_of[MOST_FLOWS]; /* of a flow's incoming stream */
 };
 
-static uint64_t rounds_of(const struct flow *f) { return (f->bytes + f->quantum - 1) / f->quantum; }
+static uint64_t rounds_of(const struct flow *f) {
+  return (f->bytes + f->quantum - 1) / f->quantum;
+}
 
 static void add(struct tables *t, const struct flow *f, uint32_t dir, const struct tables *all) {
   uint64_t i = t->count++;
@@ -109,4 +111,6 @@ void make(struct made *made, uint32_t world, const uint32_t *domains, const stru
   free(ranks);
 }
 
-void unmake(struct made *made) { free(made->bytes); }
+void unmake(struct made *made) {
+  free(made->bytes);
+}

@@ -48,7 +48,8 @@ static double simulate(uint32_t world, const uint32_t *domains, const struct flo
   return seconds;
 }
 
-#define SECONDS(world, domains, flows) simulate(world, domains, flows, sizeof flows / sizeof *flows, MEMORY, 1, NULL, NULL)
+#define SECONDS(world, domains, flows)                                                                                 \
+  simulate(world, domains, flows, sizeof flows / sizeof *flows, MEMORY, 1, NULL, NULL)
 
 static const uint32_t apart[8] = {0, 1, 2, 3, 4, 5, 6, 7};
 static const double net = NET_LATENCY + ISSUE, nv = NV_LATENCY + ISSUE;
@@ -60,8 +61,7 @@ static void one_transfer(void) {
   expect("one transfer", SECONDS(2, apart, flows), 2 * b / MEMORY + net + b / NIC + 2 * b / MEMORY);
   const struct flow direct[] = {{.src = 0, .dst = 1, .bytes = 1000000000, .quantum = 1000000000, .run = 1000000000}};
   expect("one direct transfer", SECONDS(2, apart, direct), net + b / NIC);
-  const struct flow cast[] = {
-      {.src = 0, .dst = 1, .bytes = 1000000000, .quantum = 1000000000, .src_dtype = RSP_F32}};
+  const struct flow cast[] = {{.src = 0, .dst = 1, .bytes = 1000000000, .quantum = 1000000000, .src_dtype = RSP_F32}};
   // four bytes are read for each that is written
   expect("a conversion", SECONDS(2, apart, cast), 5 * b / MEMORY + net + b / NIC + 2 * b / MEMORY);
 }
@@ -146,8 +146,9 @@ static void copies(void) {
 
 static void long_run(void) {
   const double q = 1e6, n = 100000;
-  const struct flow flows[] = {{.src = 0, .dst = 1, .bytes = 100000000000, .quantum = 1000000},
-                               {.src = 1, .dst = 2, .bytes = 100000000000, .quantum = 1000000, .round0 = 1, .relay_of = 1}};
+  const struct flow flows[] = {
+      {.src = 0, .dst = 1, .bytes = 100000000000, .quantum = 1000000},
+      {.src = 1, .dst = 2, .bytes = 100000000000, .quantum = 1000000, .round0 = 1, .relay_of = 1}};
   uint64_t computed;
   double got = simulate(3, apart, flows, 2, MEMORY, 1, NULL, &computed);
   expect("a long stretch", got, 2 * q / MEMORY + (n + 1) * (q / NIC + net) + 2 * q / MEMORY);
@@ -159,7 +160,8 @@ static void odd_steps(void) {
   struct flow flows[5];
   const uint32_t steps[5] = {7919, 7907, 7901, 7883, 7879};
   for (uint32_t i = 0; i < 5; i++)
-    flows[i] = (struct flow){.src = 0, .dst = 1 + i, .bytes = 3000000, .quantum = 1000000, .round0 = i, .step = steps[i]};
+    flows[i] =
+        (struct flow){.src = 0, .dst = 1 + i, .bytes = 3000000, .quantum = 1000000, .round0 = i, .step = steps[i]};
   const double q = 1e6;
   // five rounds in a row and ten that are far apart, whose packing nothing hides; the last chunk's unpacking ends it
   expect("odd steps", SECONDS(6, apart, flows), 11 * (2 * q / MEMORY) + 15 * (q / NIC + net) + 2 * q / MEMORY);
@@ -192,7 +194,8 @@ static void coarse(void) {
   if (fabs(exact.seconds - quick.seconds) > 0.01 * exact.seconds)
     failures++, printf("coarse: %.6g for %.6g\n", quick.seconds, exact.seconds);
   if (quick.phases_computed * 2 > exact.phases_computed) failures++, printf("coarse: nothing is saved\n");
-  for (uint32_t r = 0; r < WORLD; r++) expect("coarse bytes", quick.bytes[RSP_SIM_NIC_IN][r], exact.bytes[RSP_SIM_NIC_IN][r]);
+  for (uint32_t r = 0; r < WORLD; r++)
+    expect("coarse bytes", quick.bytes[RSP_SIM_NIC_IN][r], exact.bytes[RSP_SIM_NIC_IN][r]);
   rsp_sim_result_free(&exact);
   rsp_sim_result_free(&quick);
   rsp_sim_cluster_free(&cluster);
