@@ -49,6 +49,7 @@ static struct keys keys_of(const struct run_tensor *tensor, uint64_t key, uint64
 
 #define LANES 8 // 0 and 1: any bits; 1: noise; 2 and up: attempts at a finite float
 #define ATTEMPTS 5
+#define ADDED 3 // so many of them are drawn in a form that adds, the others in the tensor's dtype
 
 // The keys at hand while a row of elements is made.
 struct hasher {
@@ -161,17 +162,18 @@ static bool stands_for(const struct run_tensor *tensor, const struct run_form *f
 }
 
 // The tensor's element, and the number that it was drawn as, in the first form if that adds. With several forms, of
-// which one adds, not every number can be had in all of them: some are tried.
+// which one adds, not every number can be had in all of them: some are tried, and then zero.
 static uint64_t finite(struct hasher *hasher, uint64_t t, uint64_t noise, uint64_t *first) {
   const struct run_tensor *tensor = hasher->tensor;
   const struct run_form *forms = tensor->forms;
   bool adds = forms[0].op == RSP_OP_ADD;
   for (unsigned attempt = 0;; attempt++) {
-    uint64_t u = attempt == ATTEMPTS ? 0 : draw(hasher, adds ? forms[0].dtype : tensor->dtype, t, attempt);
-    uint64_t v = adds ? run_send(forms[0].dtype, tensor->dtype, forms[0].op, forms[0].constant, u) : u;
-    *first = adds ? u : v;
+    bool added = adds && attempt < ADDED;
+    uint64_t u = attempt == ATTEMPTS ? 0 : draw(hasher, added ? forms[0].dtype : tensor->dtype, t, attempt);
+    uint64_t v = added ? run_send(forms[0].dtype, tensor->dtype, forms[0].op, forms[0].constant, u) : u;
+    *first = adds && !added ? stand(tensor, &forms[0], v, noise) : u;
     bool good = true;
-    for (size_t i = 1; adds && i < tensor->form_count && good; i++)
+    for (size_t i = added; adds && i < tensor->form_count && good; i++)
       good = stands_for(tensor, &forms[i], stand(tensor, &forms[i], v, noise), v);
     if (good || attempt == ATTEMPTS) return v;
   }
