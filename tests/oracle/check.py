@@ -181,7 +181,7 @@ def check_show(case, pair, tools):
     c, b = s['coverage'], s['bytes']
     if (c['deliveries'], c['bytes'], b['wanted']) != (deliveries, wanted, wanted):
         raise Wrong('show', f'{c} {b}: {deliveries} deliveries, {wanted} bytes')
-    if b['network_minimum'] != minimum or b['network'] < minimum:
+    if b['network_minimum'] != minimum or b['network'] != minimum:
         raise Wrong('show', f'{b}: the minimum is {minimum}')
     if s['train_world'] != pair.train.world or s['infer_world'] != pair.infer.world:
         raise Wrong('show', f'worlds {s["train_world"]} {s["infer_world"]}')
