@@ -223,9 +223,13 @@ static void print_way(const struct asked *a, const struct way *way) {
   const struct rsp_stream *s = &r->program.streams[way->stream];
   char from[32], to[32], bytes[32];
   uint32_t peer = receiver_of(a, way);
-  printf("    %-9s %s -> %s, %s, rounds %u to %" PRIu64 "\n", cli_bytes((double)way->bytes, bytes),
-         explain_rank_text(plan, way->rank, from), explain_rank_text(plan, peer, to), hop_word(plan, way->rank, peer),
-         s->round0, s->round0 + (rsp_stream_rounds(s) - 1) * s->step);
+  uint64_t last = s->round0 + (rsp_stream_rounds(s) - 1) * s->step;
+  printf("    %-9s %s -> %s, %s, ", cli_bytes((double)way->bytes, bytes), explain_rank_text(plan, way->rank, from),
+         explain_rank_text(plan, peer, to), hop_word(plan, way->rank, peer));
+  if (last == s->round0)
+    printf("round %" PRIu64 "\n", last);
+  else
+    printf("rounds %u to %" PRIu64 "\n", s->round0, last);
   if (s->dir == RSP_DIR_OUT) print_onward(a, peer, r->other[way->stream], 0);
 }
 

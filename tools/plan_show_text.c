@@ -66,8 +66,8 @@ static void show_bytes(const struct rsp_plan *plan) {
     snprintf(note, sizeof note, "  (the minimum is 0 B)");
   show_link("network", s->network_bytes, all, note);
   char bound[32], makespan[32];
-  printf("\n  %-9s  bound %s, makespan %s simulated by the planner", "time", plan_text_seconds(s->bound_seconds, bound),
-         plan_text_seconds(s->makespan_seconds, makespan));
+  printf("\n  %-9s  bound %s, makespan %s simulated by the planner", "time", cli_duration(s->bound_seconds, bound),
+         cli_duration(s->makespan_seconds, makespan));
   if (s->bound_seconds > 0) printf(", ratio %.3f", s->makespan_seconds / s->bound_seconds);
   printf("\n\n");
 }

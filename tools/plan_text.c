@@ -33,14 +33,3 @@ void plan_text_place(FILE *out, const char *table, struct rsp_str file, uint32_t
   plan_text_str(out, table, file);
   fprintf(out, ":%u:%u", line, col);
 }
-
-const char *plan_text_seconds(double seconds, char buffer[32]) {
-  static const struct {
-    double unit;
-    const char *word;
-  } units[] = {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}, {1e-9, "ns"}};
-  unsigned i = 0;
-  while (i < 3 && seconds < units[i].unit) i++;
-  snprintf(buffer, 32, "%.3g %s", seconds / units[i].unit, units[i].word);
-  return buffer;
-}

@@ -21,8 +21,6 @@ void plan_text_dims(FILE *out, const uint64_t *dims, uint32_t ndim);
 void plan_text_ranks(FILE *out, const uint32_t *ranks, uint64_t count);
 /* "train.layout:4:3" */
 void plan_text_place(FILE *out, const char *table, struct rsp_str file, uint32_t line, uint32_t col);
-/* "1.23 ms". Returns buffer. */
-const char *plan_text_seconds(double seconds, char buffer[32]);
 
 #ifdef __cplusplus
 }

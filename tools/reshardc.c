@@ -144,15 +144,15 @@ static void add_plan(json_t *object, const char *path, const struct rsc_result *
   json_t *seconds = json_object_get(object, "seconds");
   json_object_set_new(seconds, "bound", json_real(s->bound_seconds));
   json_object_set_new(seconds, "makespan", json_real(s->makespan_seconds));
-  json_object_set_new(object, "bound",
-                      json_pack("{s:s, s:s, s:o}", "term", result->figures.bound_term, "words", result->figures.bound_words,
-                                "ratio", s->bound_seconds > 0 ? json_real(s->makespan_seconds / s->bound_seconds)
-                                                              : json_null()));
+  json_object_set_new(
+      object, "bound",
+      json_pack("{s:s, s:s, s:o}", "term", result->figures.bound_term, "words", result->figures.bound_words, "ratio",
+                s->bound_seconds > 0 ? json_real(s->makespan_seconds / s->bound_seconds) : json_null()));
 }
 
 static void print_json(const struct run *run, const char *status, const struct rsc_result *result, double seconds) {
   static const char *const of_plan[] = {"plan",        "plan_id", "plan_bytes", "world", "train_world",
-                                        "infer_world", "rounds",  "coverage",   "bytes",   "bound"};
+                                        "infer_world", "rounds",  "coverage",   "bytes", "bound"};
   struct count counts[COUNTS];
   json_t *object = json_object(), *passes = json_array(), *stats = json_object();
   json_object_set_new(object, "schema", json_string("reshardc/1"));
@@ -182,8 +182,9 @@ static enum rsc_outcome deliver(const struct reshardc_options *options, const st
 
 static void print_end(const struct rsc_result *result) {
   const struct rsc_figures *f = &result->figures;
-  fprintf(stderr, "bound %.4g s (%s: %s), simulated %.4g s", f->bound_seconds, f->bound_term, f->bound_words,
-          f->simulated_seconds);
+  char bound[32], simulated[32];
+  fprintf(stderr, "bound %s (%s: %s), simulated %s", cli_duration(f->bound_seconds, bound), f->bound_term,
+          f->bound_words, cli_duration(f->simulated_seconds, simulated));
   if (f->bound_seconds > 0) fprintf(stderr, ", ratio %.3f", f->simulated_seconds / f->bound_seconds);
   fprintf(stderr, "\n%s\n", result->coverage);
 }

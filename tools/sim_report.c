@@ -110,9 +110,9 @@ int sim_report_text(const struct sim_run *run) {
   char id[33], text[32];
   rsp_id_text(run->plan->header->plan_id, id);
   printf("plan %s\n\n", id);
-  printf("  simulated  %s in %u rounds of %u processes\n", plan_text_seconds(run->result.seconds, text),
-         run->plan->header->rounds, run->plan->header->world);
-  printf("  bound      %s (%s): %s\n", plan_text_seconds(run->bound.seconds, text), rsp_bound_word(run->bound.term),
+  printf("  simulated  %s in %u round%s of %u processes\n", cli_duration(run->result.seconds, text),
+         run->plan->header->rounds, run->plan->header->rounds == 1 ? "" : "s", run->plan->header->world);
+  printf("  bound      %s (%s): %s\n", cli_duration(run->bound.seconds, text), rsp_bound_word(run->bound.term),
          run->bound.words);
   if (run->bound.seconds > 0) printf("  ratio      %.3f\n", run->result.seconds / run->bound.seconds);
   for (size_t i = 0; i < run->slow_count; i++)

@@ -75,6 +75,15 @@ static void test_bytes(void) {
   check(!strcmp(cli_bytes(99960, buffer), "100 kB"), "100 kB");
 }
 
+static void test_duration(void) {
+  char buffer[32];
+  check(!strcmp(cli_duration(0, buffer), "0 ns"), "0 ns");
+  check(!strcmp(cli_duration(6e-6, buffer), "6 us"), "6 us");
+  check(!strcmp(cli_duration(2.981e-3, buffer), "2.98 ms"), "2.98 ms");
+  check(!strcmp(cli_duration(9.997e-4, buffer), "1 ms"), "1 ms");
+  check(!strcmp(cli_duration(1.25, buffer), "1.25 s"), "1.25 s");
+}
+
 static void test_suggest(void) {
   static const char *const verbs[] = {"verify", "show", "explain", "diff"};
   check(cli_suggest("verfy", verbs, 4) == verbs[0], "verfy");
@@ -126,6 +135,7 @@ int main(void) {
   test_sizes();
   test_numbers();
   test_bytes();
+  test_duration();
   test_suggest();
   test_files();
   test_json();

@@ -40,6 +40,8 @@ bool cli_parse_size(const char *text, uint64_t *bytes);
 bool cli_parse_number(const char *text, int64_t lo, int64_t hi, int64_t *number);
 /* "1.2 GB", "512 B": decimal units, three digits, for people. Returns buffer. */
 const char *cli_bytes(double bytes, char buffer[32]);
+/* "1.23 ms", three digits, for people. Returns buffer. */
+const char *cli_duration(double seconds, char buffer[32]);
 
 /* Reads a whole file ("-": stdin) into malloc'd memory with a NUL after the last byte. On failure returns false and
  * *reason is a malloc'd sentence ("No such file or directory"). */

@@ -75,3 +75,14 @@ const char *cli_bytes(double bytes, char buffer[32]) {
   snprintf(buffer, 32, "%.*f %s", digits, bytes, names[i]);
   return buffer;
 }
+
+const char *cli_duration(double seconds, char buffer[32]) {
+  static const struct {
+    double unit;
+    const char *name;
+  } units[] = {{1e-9, "ns"}, {1e-6, "us"}, {1e-3, "ms"}, {1, "s"}};
+  size_t i = 0;
+  while (i + 1 < sizeof units / sizeof *units && seconds >= 999.5 * units[i].unit) i++;
+  snprintf(buffer, 32, "%.3g %s", seconds / units[i].unit, units[i].name);
+  return buffer;
+}
