@@ -10,8 +10,7 @@
 static enum reshard_status bad_plan(struct reshard_fault *fault, enum rsp_status status, const char *path,
                                     const struct rsp_error *error) {
   if (status == RSP_TROUBLE) return rsr_fault(fault, RESHARD_CANNOT_READ, "%s", error->text);
-  return rsr_fault(fault, RESHARD_BAD_PLAN, "%.200s: at byte %llu: rule %d: %s", path,
-                   (unsigned long long)error->offset, error->rule, error->text);
+  return rsr_fault(fault, RESHARD_BAD_PLAN, "%.200s: %s", path, error->text);
 }
 
 static struct reshard_plan *new_plan(const char *path) {
