@@ -46,6 +46,8 @@ struct rsp_sim_result {
   double seconds;               /* until the last rank has done its last phase */
   double *bytes[RSP_SIM_LINKS]; /* per rank */
   double *busy[RSP_SIM_LINKS];  /* per rank: share of `seconds`, 0 to 1 */
+  double peak[RSP_SIM_LINKS];   /* seconds: over the rounds, the sum of the busiest rank's; of a coarse run only of the
+                                    rounds that were computed */
   uint64_t phases;              /* of the plan: rounds + 2 */
   uint64_t phases_computed;     /* the others were like those before */
 };

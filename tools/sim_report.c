@@ -44,6 +44,7 @@ struct sim_spread sim_spread_of(const struct sim_run *run, enum rsp_sim_link lin
     s.bytes += run->result.bytes[link][r];
   }
   if (users) s.mean /= users;
+  if (s.most > 0) s.uneven = run->result.peak[link] / (s.most * run->result.seconds);
   return s;
 }
 
@@ -85,12 +86,12 @@ static const char *amount(enum rsp_sim_link link, double much, char buffer[32]) 
 
 static void print_links(const struct sim_run *run) {
   char bytes[32];
-  printf("\n  %-12s %10s %8s %8s %8s\n", "links", "bytes", "least", "mean", "most");
+  printf("\n  %-12s %10s %8s %8s %8s %8s\n", "links", "bytes", "least", "mean", "most", "uneven");
   for (int link = 0; link < RSP_SIM_LINKS; link++) {
     struct sim_spread s = sim_spread_of(run, (enum rsp_sim_link)link);
     if (s.bytes <= 0) continue;
-    printf("  %-12s %10s %6.1f %% %6.1f %% %6.1f %%\n", sim_link_title((enum rsp_sim_link)link),
-           amount((enum rsp_sim_link)link, s.bytes, bytes), s.least * 100, s.mean * 100, s.most * 100);
+    printf("  %-12s %10s %6.1f %% %6.1f %% %6.1f %% %8.2f\n", sim_link_title((enum rsp_sim_link)link),
+           amount((enum rsp_sim_link)link, s.bytes, bytes), s.least * 100, s.mean * 100, s.most * 100, s.uneven);
   }
   struct sim_busy rows[BUSIEST];
   size_t count = sim_busiest(run, rows, BUSIEST);
@@ -143,8 +144,9 @@ static json_t *links_json(const struct sim_run *run) {
   json_t *list = json_array();
   for (int link = 0; link < RSP_SIM_LINKS; link++) {
     struct sim_spread s = sim_spread_of(run, (enum rsp_sim_link)link);
-    json_array_append_new(list, json_pack("{s:s,s:f,s:f,s:f,s:f}", "link", rsp_sim_link_word((enum rsp_sim_link)link),
-                                          "bytes", s.bytes, "least", s.least, "mean", s.mean, "most", s.most));
+    json_array_append_new(list, json_pack("{s:s,s:f,s:f,s:f,s:f,s:f}", "link",
+                                          rsp_sim_link_word((enum rsp_sim_link)link), "bytes", s.bytes, "least",
+                                          s.least, "mean", s.mean, "most", s.most, "uneven", s.uneven));
   }
   return list;
 }

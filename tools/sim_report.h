@@ -51,6 +51,8 @@ const char *sim_rank_text(const struct rsp_plan *plan, uint32_t rank, char buffe
 
 struct sim_spread {
   double least, mean, most, bytes;
+  double
+      uneven; /* time of all rounds if each takes as long as its busiest rank's link, over that of the busiest rank */
 };
 /* Of a link over the ranks that use it; all zero if none does. */
 struct sim_spread sim_spread_of(const struct sim_run *run, enum rsp_sim_link link);

@@ -59,12 +59,13 @@ struct sim {
   uint32_t ring;
   struct edge *edges;
   size_t edge_count;
-  uint32_t *edge_of;             /* per flow */
-  struct edges *active;          /* per residue of the period */
-  struct event *events;          /* by round */
-  size_t *event_starts;          /* per round, one more */
-  double *start, *end, *message; /* per rank: start of the phase; end; a message's time by link: [4][world] */
-  double *before, *growth;       /* start one period ago; growth in the period before that */
+  uint32_t *edge_of;              /* per flow */
+  struct edges *active;           /* per residue of the period */
+  struct event *events;           /* by round */
+  size_t *event_starts;           /* per round, one more */
+  double *start, *end, *message;  /* per rank: start of the phase; end; a message's time by link: [4][world] */
+  double *before, *growth;        /* start one period ago; growth in the period before that */
+  double (*peaks)[RSP_SIM_LINKS]; /* a ring of phases, as of loads: the busiest rank's seconds */
   bool coarse;
   double *mark, *pace; /* coarse: start where the pace began to be taken; seconds per phase */
   rsp_sim_trace_fn trace;
@@ -162,14 +163,16 @@ static void compute_anew(struct sim *s, uint32_t round) {
 
 /* ---- phases ---- */
 
-/* How long a rank's links and its issuing of messages take for a round. */
-static void message_times(struct sim *s, const struct load *load) {
+/* How long a rank's links and its issuing of messages take for a round; the longest go to `peaks`. */
+static void message_times(struct sim *s, const struct load *load, double peaks[RSP_SIM_LINKS]) {
   const struct rsp_sim_cluster *c = s->cluster;
   for (uint32_t r = 0; r < s->world; r++) {
-    double messages = load->at[RSP_SIM_ISSUE][r];
+    double messages = load->at[RSP_SIM_ISSUE][r], all = messages / c->rate[RSP_SIM_ISSUE][r];
     double issue = messages > 1 ? (messages - 1) * c->issue_seconds : 0;
+    if (all > peaks[RSP_SIM_ISSUE]) peaks[RSP_SIM_ISSUE] = all;
     for (int link = 0; link < RSP_SIM_MEMORY; link++) {
       double seconds = load->at[link][r] / c->rate[link][r];
+      if (seconds > peaks[link]) peaks[link] = seconds;
       s->message[(size_t)link * s->world + r] = seconds > issue ? seconds : issue;
     }
   }
@@ -179,13 +182,13 @@ static double larger(double a, double b) {
   return a > b ? a : b;
 }
 
-static void exchange(struct sim *s, uint32_t round) {
+static void exchange(struct sim *s, uint32_t round, double peaks[RSP_SIM_LINKS]) {
   const struct rsp_sim_cluster *c = s->cluster;
   const struct edges *active = &s->active[round % s->period];
   const double latency[3] = {c->network_latency + c->issue_seconds, c->nvlink_latency + c->issue_seconds,
                              c->issue_seconds};
   const size_t world = s->world, links[3] = {RSP_SIM_NIC_OUT * world, RSP_SIM_NVLINK_OUT * world, 0};
-  message_times(s, load_of(s, round));
+  message_times(s, load_of(s, round), peaks);
   for (size_t i = 0; i < active->count; i++) {
     const struct edge *e = &s->edges[active->at[i]];
     const double *out = s->message + links[e->way], *in = out + world;
@@ -229,19 +232,23 @@ static void take_pace(struct sim *s, uint32_t phase) {
 
 static void run_phase(struct sim *s, uint32_t phase) {
   bool skipped = is_skipped(s, phase);
+  double *peaks = s->peaks[phase % s->ring];
+  memset(peaks, 0, RSP_SIM_LINKS * sizeof *peaks);
   memcpy(s->end, s->start, s->world * sizeof(double));
   if (s->coarse) take_pace(s, phase);
-  if (!skipped && phase >= 1 && phase - 1 < s->rounds) exchange(s, phase - 1);
+  if (!skipped && phase >= 1 && phase - 1 < s->rounds) exchange(s, phase - 1, peaks);
   if (phase < s->rounds && s->irregular)
     compute_anew(s, phase);
   else if (phase < s->rounds)
     compute_load(s, phase);
   for (uint32_t r = 0; r < s->world; r++) {
-    double t = s->start[r] + memory_bytes(s, phase, r) / s->cluster->rate[RSP_SIM_MEMORY][r];
-    if (t > s->end[r]) s->end[r] = t;
+    double memory = memory_bytes(s, phase, r) / s->cluster->rate[RSP_SIM_MEMORY][r];
+    if (memory > peaks[RSP_SIM_MEMORY]) peaks[RSP_SIM_MEMORY] = memory;
+    s->end[r] = larger(s->end[r], s->start[r] + memory);
     if (skipped) s->end[r] = s->start[r] + s->pace[r];
     account(s, phase, r, s->start[r], s->end[r], 1);
   }
+  for (int link = 0; link < RSP_SIM_LINKS && !skipped; link++) s->result->peak[link] += peaks[link];
   double *t = s->start;
   s->start = s->end;
   s->end = t;
@@ -285,6 +292,9 @@ static uint32_t leap(struct sim *s, uint32_t phase, uint32_t periods) {
               periods);
     s->start[r] = to;
   }
+  for (uint32_t k = 1; k <= s->period; k++)
+    for (int link = 0; link < RSP_SIM_LINKS; link++)
+      s->result->peak[link] += s->peaks[(phase - k) % s->ring][link] * periods;
   /* The ring is addressed by rounds: shift so that the last rounds are found under their new numbers. */
   uint32_t moved = periods * s->period;
   struct load *turned = rspm_alloc(s->ring, sizeof *turned);
@@ -367,6 +377,7 @@ static void open_sim(struct sim *s, const struct rspm_flows *flows) {
   s->loads = rspm_alloc(s->ring, sizeof *s->loads);
   for (uint32_t i = 0; i < s->ring; i++)
     for (int k = 0; k < L_COUNT; k++) s->loads[i].at[k] = rspm_alloc(s->world, sizeof(double));
+  s->peaks = rspm_alloc(s->ring, sizeof *s->peaks);
   find_edges(s);
   list_events(s);
   s->active = rspm_alloc(s->period, sizeof *s->active);
@@ -397,8 +408,8 @@ static void close_sim(struct sim *s) {
     free(s->active[k].where);
     free(s->active[k].users);
   }
-  void *all[] = {s->loads, s->active, s->edges,  s->edge_of, s->event_starts, s->events, s->start,
-                 s->end,   s->before, s->growth, s->message, s->mark,         s->pace};
+  void *all[] = {s->peaks, s->loads, s->active, s->edges,  s->edge_of, s->event_starts, s->events,
+                 s->start, s->end,   s->before, s->growth, s->message, s->mark,         s->pace};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 

@@ -84,6 +84,7 @@ def test_sim(tool):
         for link, key in (('nic_out', 'network_out'), ('nic_in', 'network_in'), ('nvlink_out', 'nvlink_out')):
             check(r[link]['bytes'] == s[key], f'{link} of rank {r["rank"]} is what show says', r[link], s[key])
         check(all(0 <= r[k]['busy'] <= 1 for k in links), 'busy is a share', r)
+    check(all(x['uneven'] >= 1 - 1e-9 for x in sim['links'] if x['bytes']), 'no round is better than even', sim['links'])
     for x in sim['links'][:4]:
         check(abs(x['bytes'] - sum(r[x['link']]['bytes'] for r in sim['ranks'])) < 1, 'sums', x)
     status, out, _ = tool('reshard', 'sim', 'plan')
