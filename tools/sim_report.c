@@ -170,7 +170,7 @@ static json_t *busiest_json(const struct sim_run *run) {
   struct sim_busy rows[BUSIEST];
   size_t count = sim_busiest(run, rows, BUSIEST);
   for (size_t i = 0; i < count; i++) {
-    json_t *o = load_json(run, rows[i].link, rows[i].rank);
+    json_t *o = load_json(run, (int)rows[i].link, rows[i].rank);
     json_object_set_new(o, "link", json_string(rsp_sim_link_word(rows[i].link)));
     add_rank(o, run->plan, rows[i].rank);
     json_array_append_new(list, o);

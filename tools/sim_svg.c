@@ -33,7 +33,8 @@ struct picture {
   size_t used, room;
   struct row *rows;
   uint32_t row_count, *row_of;
-  double *bytes; // [link][row][column]
+  uint32_t lo, hi; // rows of the panel at hand: of the sides that use the link
+  double *bytes;   // [link][row][column]
 };
 
 static void put(struct picture *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -179,11 +180,11 @@ static bool is_turn(const struct picture *p, uint32_t row) {
 static void put_labels(struct picture *p, double y, double height) {
   uint32_t every = 1;
   while (every * height < 10) every++;
-  for (uint32_t row = 0, last = 0; row < p->row_count; row++) {
+  for (uint32_t row = p->lo, last = p->lo; row < p->hi; row++) {
     bool crowded = row - last < every;
-    for (uint32_t k = 1; k < every; k++) crowded |= is_turn(p, row + k);
-    if (row && crowded && !is_turn(p, row)) continue;
-    put_label(p, row, y + (row + 0.5) * height + 3);
+    for (uint32_t k = 1; k < every; k++) crowded |= row + k < p->hi && is_turn(p, row + k);
+    if (row > p->lo && crowded && !is_turn(p, row)) continue;
+    put_label(p, row, y + (row - p->lo + 0.5) * height + 3);
     last = row;
   }
 }
@@ -205,21 +206,40 @@ static void draw_frame(struct picture *p, int link, double y, double high) {
 
 // Where the sides meet, and the half of the bars.
 static void draw_lines(struct picture *p, double y, double height) {
-  for (uint32_t row = 1; row < p->row_count; row++)
+  for (uint32_t row = p->lo + 1; row < p->hi; row++)
     if (is_turn(p, row))
-      put(p, "<path d=\"M%d %.1fH%d\" stroke=\"#888\" stroke-width=\"0.7\"/>\n", LEFT, y + row * height,
+      put(p, "<path d=\"M%d %.1fH%d\" stroke=\"#888\" stroke-width=\"0.7\"/>\n", LEFT, y + (row - p->lo) * height,
           BARS + BAR_SPAN);
   put(p, "<path d=\"M%d %.1fv%.1f\" stroke=\"#999\" stroke-width=\"0.5\" stroke-dasharray=\"2 2\"/>\n",
-      BARS + BAR_SPAN / 2, y, p->row_count * height);
+      BARS + BAR_SPAN / 2, y, (p->hi - p->lo) * height);
+}
+
+static bool is_used(const struct picture *p, int link, uint32_t row) {
+  for (uint32_t i = 0; i < p->rows[row].count; i++)
+    if (p->run->result.bytes[link][p->rows[row].first + i] > 0) return true;
+  return false;
+}
+
+// A side that does not use the link has no rows in its panel. Training ranks come first.
+static void choose_rows(struct picture *p, int link) {
+  uint32_t first = 0, last = p->row_count;
+  while (first < last && !is_used(p, link, first)) first++;
+  while (last > first && !is_used(p, link, last - 1)) last--;
+  p->lo = first;
+  p->hi = last;
+  while (p->lo > 0 && !is_turn(p, p->lo)) p->lo--;
+  while (p->hi < p->row_count && !is_turn(p, p->hi)) p->hi++;
 }
 
 static double draw_panel(struct picture *p, int link, double y) {
-  double high = p->row_count <= 8 ? 12.0 * p->row_count : p->row_count <= 16 ? 8.0 * p->row_count : 4.5 * p->row_count;
-  double height = high / p->row_count;
+  double height = p->row_count <= 8 ? 12 : p->row_count <= 16 ? 8 : 4.5;
+  choose_rows(p, link);
+  double high = height * (p->hi - p->lo);
   draw_frame(p, link, y, high);
-  for (uint32_t row = 0; row < p->row_count; row++) {
-    draw_row(p, link, row, y + row * height, height + 0.05);
-    draw_bar(p, link, row, y + row * height + height * 0.12, height * 0.76);
+  for (uint32_t row = p->lo; row < p->hi; row++) {
+    double at = y + (row - p->lo) * height;
+    draw_row(p, link, row, at, height + 0.05);
+    draw_bar(p, link, row, at + height * 0.12, height * 0.76);
   }
   draw_lines(p, y, height);
   put_labels(p, y, height);
