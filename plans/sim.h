@@ -35,8 +35,11 @@ struct rsp_sim_cluster {
   double *rate[RSP_SIM_LINKS]; /* bytes (messages) per second, per world rank */
   double network_latency, nvlink_latency, issue_seconds;
 };
-/* The rates in the plan's summary, one NIC per GPU: a caller may change them. Freed by rsp_sim_cluster_free. */
+/* The rates in the plan's summary, one NIC per GPU: a caller may change them. All below need usable ones. Freed by
+ * rsp_sim_cluster_free. */
 void rsp_sim_cluster_of(const struct rsp_plan *plan, struct rsp_sim_cluster *cluster);
+/* Whether every rate is above zero and no latency below: a plan may state anything. */
+bool rsp_sim_cluster_usable(const struct rsp_plan *plan, const struct rsp_sim_cluster *cluster);
 void rsp_sim_cluster_free(struct rsp_sim_cluster *cluster);
 
 /* What a rank moved between two times; a stretch of equal rounds is told at once. */

@@ -57,6 +57,11 @@ void explain_open(struct explain *e, const char *program, const struct rsp_plan 
   }
   join(e);
   rsp_sim_cluster_of(plan, &e->cluster);
+  if (!rsp_sim_cluster_usable(plan, &e->cluster)) { // nothing is said of time then that means anything; of bytes all is
+    for (int k = 0; k < RSP_SIM_LINKS; k++)
+      for (uint32_t r = 0; r < plan->header->world; r++) e->cluster.rate[k][r] = 1e9;
+    e->cluster.network_latency = e->cluster.nvlink_latency = e->cluster.issue_seconds = 0;
+  }
   rsp_simulate(plan, &e->cluster, NULL, NULL, &e->sim);
   rsp_bound_of(plan, &e->cluster, &e->bound);
 }

@@ -105,6 +105,9 @@ static int slow_down(struct sim_run *run, struct sim_slow *slow) {
 int sim_cluster_open(struct sim_run *run) {
   rsp_sim_cluster_of(run->plan, &run->cluster);
   int status = run->cluster_path ? read_cluster(run) : CLI_YES;
+  if (status == CLI_YES && !rsp_sim_cluster_usable(run->plan, &run->cluster))
+    status = cli_trouble(run->program,
+                         "the plan states a rate of zero or a latency below it; give a cluster file with --cluster");
   for (size_t i = 0; i < run->slow_count && status == CLI_YES; i++) status = slow_down(run, &run->slow[i]);
   return status;
 }

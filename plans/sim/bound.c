@@ -24,7 +24,7 @@ static void clear(struct bounder *b) {
 static double rate_of(const struct bounder *b, enum rsp_sim_link link, uint32_t domain, bool mark) {
   double rate = 0;
   for (uint32_t r = 0; r < b->plan->header->world; r++) {
-    if (!b->interest.active[r] || (domain != UINT32_MAX && b->plan->ranks[r].domain != domain)) continue;
+    if (!b->interest.active[r] || (domain != UINT32_MAX && b->interest.domain_of[r] != domain)) continue;
     rate += b->cluster->rate[link][r];
     if (mark) b->inside[r] = true;
   }
@@ -52,7 +52,7 @@ static void say(struct bounder *b, const char *verb, double bytes, const char *w
 static double worst_domain(const struct bounder *b, const double *bytes, enum rsp_sim_link link, uint32_t *worst) {
   double *rate = rspm_alloc(b->interest.domains, sizeof *rate), most = 0;
   for (uint32_t r = 0; r < b->plan->header->world; r++)
-    if (b->interest.active[r]) rate[b->plan->ranks[r].domain] += b->cluster->rate[link][r];
+    if (b->interest.active[r]) rate[b->interest.domain_of[r]] += b->cluster->rate[link][r];
   for (uint32_t d = 0; d < b->interest.domains; d++)
     if (bytes[d] > 0 && bytes[d] / rate[d] > most) {
       most = bytes[d] / rate[d];
@@ -119,10 +119,10 @@ static void bound_ranks(struct bounder *b) {
   const struct rspm_interest *in = &b->interest;
   uint32_t *members = rspm_alloc(in->domains, sizeof *members), worst[2] = {0, 0};
   double most[2] = {0, 0}, rates[2] = {0, 0};
-  for (uint32_t r = 0; r < b->plan->header->world; r++) members[b->plan->ranks[r].domain] += in->active[r];
+  for (uint32_t r = 0; r < b->plan->header->world; r++) members[b->interest.domain_of[r]] += in->active[r];
   for (uint32_t r = 0; r < b->plan->header->world; r++) {
     double in_rate = b->cluster->rate[RSP_SIM_NIC_IN][r];
-    if (members[b->plan->ranks[r].domain] > 1) in_rate += b->cluster->rate[RSP_SIM_NVLINK_IN][r];
+    if (members[b->interest.domain_of[r]] > 1) in_rate += b->cluster->rate[RSP_SIM_NVLINK_IN][r];
     double rate[2] = {in_rate, b->cluster->rate[RSP_SIM_MEMORY][r]}, bytes[2] = {in->need[r], in->memory[r]};
     for (int k = 0; k < 2; k++)
       if (bytes[k] / rate[k] > most[k]) {

@@ -77,11 +77,12 @@ struct rspm_group {
 
 struct rspm_interest {
   uint32_t domains;
-  double *ingest; /* per domain: bytes that it must take in */
-  double *copies; /* per domain: bytes that must come over NVLink, if the network brings no more than it must */
-  double *need;   /* per rank: bytes that it wants and does not hold */
-  double *memory; /* per rank: bytes that it must write, and read to copy or to send */
-  bool *active;   /* per rank: holds or wants something */
+  uint32_t *domain_of; /* per rank: its domain's number, below `domains` */
+  double *ingest;      /* per domain: bytes that it must take in */
+  double *copies;      /* per domain: bytes that must come over NVLink, if the network brings no more than it must */
+  double *need;        /* per rank: bytes that it wants and does not hold */
+  double *memory;      /* per rank: bytes that it must write, and read to copy or to send */
+  bool *active;        /* per rank: holds or wants something */
   struct rspm_group *groups;
   size_t group_count;
   struct rspm_keys group_keys;

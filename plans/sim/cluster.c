@@ -44,6 +44,14 @@ void rsp_sim_cluster_of(const struct rsp_plan *plan, struct rsp_sim_cluster *clu
   cluster->issue_seconds = s->issue_seconds;
 }
 
+bool rsp_sim_cluster_usable(const struct rsp_plan *plan, const struct rsp_sim_cluster *c) {
+  for (int k = 0; k < RSP_SIM_LINKS; k++)
+    for (uint32_t r = 0; r < plan->header->world; r++)
+      if (!(c->rate[k][r] > 0 && c->rate[k][r] < 1e300)) return false;
+  return c->network_latency >= 0 && c->nvlink_latency >= 0 && c->issue_seconds >= 0 && c->network_latency < 1e9 &&
+         c->nvlink_latency < 1e9 && c->issue_seconds < 1e9;
+}
+
 void rsp_sim_cluster_free(struct rsp_sim_cluster *cluster) {
   for (int k = 0; k < RSP_SIM_LINKS; k++) free(cluster->rate[k]);
   *cluster = (struct rsp_sim_cluster){.network_latency = 0};

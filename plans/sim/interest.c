@@ -55,8 +55,17 @@ static void index_ranks(struct maker *m) {
   for (uint32_t r = 0; r < plan->header->world; r++) {
     if (plan->ranks[r].train_rank != RSP_NO_RANK) m->world_of[RSP_TRAIN][plan->ranks[r].train_rank] = r;
     if (plan->ranks[r].infer_rank != RSP_NO_RANK) m->world_of[RSP_INFER][plan->ranks[r].infer_rank] = r;
-    if (plan->ranks[r].domain >= m->out->domains) m->out->domains = plan->ranks[r].domain + 1;
   }
+}
+
+/* A domain is numbered as it first comes; the plan's own numbers may be anything. */
+static void number_domains(struct maker *m) {
+  struct rspm_keys keys = {0};
+  m->out->domain_of = rspm_alloc(m->plan->header->world, sizeof(uint32_t));
+  for (uint32_t r = 0; r < m->plan->header->world; r++)
+    m->out->domain_of[r] = rspm_key(&keys, &m->plan->ranks[r].domain, sizeof(uint32_t), NULL);
+  m->out->domains = (uint32_t)keys.count;
+  rspm_keys_free(&keys);
 }
 
 /* All users of a rankmap are of one side. */
@@ -195,7 +204,7 @@ static bool mark_holders(struct maker *m, const struct who *who, size_t count) {
   for (size_t i = 0; i < count; i++) {
     struct span s = ranks_of(m, who[i]);
     for (size_t k = 0; k < s.count; k++) {
-      uint32_t domain = m->plan->ranks[s.ranks[k]].domain;
+      uint32_t domain = m->out->domain_of[s.ranks[k]];
       m->out->active[s.ranks[k]] = true;
       m->rank_holds[s.ranks[k]] = m->stamp;
       m->domain_holds[domain] = m->stamp;
@@ -212,7 +221,7 @@ static bool mark_wanters(struct maker *m, const struct who *who, size_t count, d
   for (size_t i = 0; i < count; i++) {
     struct span s = ranks_of(m, who[i]);
     for (size_t k = 0; k < s.count; k++) {
-      uint32_t r = s.ranks[k], domain = m->plan->ranks[r].domain;
+      uint32_t r = s.ranks[k], domain = m->out->domain_of[r];
       out->active[r] = true;
       out->memory[r] += bytes; /* every buffer's copy is written */
       if (m->rank_wants[r] == m->stamp) continue;
@@ -240,7 +249,7 @@ static uint32_t find_group(struct maker *m) {
   struct rspm_interest *out = m->out;
   size_t n = 0;
   for (uint32_t r = 0; r < m->plan->header->world; r++) {
-    bool first = m->rank_wants[r] == m->stamp && m->domain_holds[m->plan->ranks[r].domain] == m->stamp;
+    bool first = m->rank_wants[r] == m->stamp && m->domain_holds[m->out->domain_of[r]] == m->stamp;
     if (m->rank_holds[r] == m->stamp || first) m->scratch[n++] = r;
   }
   bool fresh;
@@ -418,6 +427,7 @@ void rspm_interest_of(const struct rsp_plan *plan, struct rspm_interest *out) {
   struct maker m = {.plan = plan, .out = out};
   *out = (struct rspm_interest){.exact = true};
   index_ranks(&m);
+  number_domains(&m);
   m.map_ranks = rspm_alloc((size_t)plan->rankmap_count, sizeof *m.map_ranks);
   m.map_starts = rspm_alloc((size_t)plan->rankmap_count, sizeof *m.map_starts);
   m.map_entries = rspm_alloc((size_t)plan->rankmap_count, sizeof *m.map_entries);
@@ -435,7 +445,7 @@ void rspm_interest_of(const struct rsp_plan *plan, struct rspm_interest *out) {
   m.scratch = rspm_alloc(world, sizeof(uint32_t));
   m.domain_serves = rspm_alloc(out->domains, sizeof(bool));
   for (uint32_t r = 0; r < world; r++)
-    if (plan->ranks[r].infer_rank != RSP_NO_RANK) m.domain_serves[plan->ranks[r].domain] = true;
+    if (plan->ranks[r].infer_rank != RSP_NO_RANK) m.domain_serves[out->domain_of[r]] = true;
   sort_patterns(&m);
   for (size_t g = 0; g < out->group_count; g++)
     out->groups[g].ranks = rspm_key_bytes(&out->group_keys, (uint32_t)g, NULL);
@@ -443,7 +453,7 @@ void rspm_interest_of(const struct rsp_plan *plan, struct rspm_interest *out) {
 }
 
 void rspm_interest_free(struct rspm_interest *i) {
-  void *all[] = {i->ingest, i->copies, i->need, i->memory, i->active, i->groups};
+  void *all[] = {i->domain_of, i->ingest, i->copies, i->need, i->memory, i->active, i->groups};
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
   rspm_keys_free(&i->group_keys);
 }
