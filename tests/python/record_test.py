@@ -459,6 +459,15 @@ def test_plain_copies():
     check_loader("load_state_dict", lambda rank: Plain(), lambda m, w: m.load_state_dict(w, strict=False), checkpoint, 1)
 
 
+def test_docs():
+    """The layout that docs/python.md shows is what is written."""
+    shown = (support.ROOT / "docs" / "python.md").read_text().partition("```\nmesh m")[2].partition("```")[0]
+    recordings = record_all(lambda rank: engine.Engine(engine.SIZES, rank, 4), lambda m, w: m.load_weights(w.items()),
+                            engine.checkpoint(engine.SIZES), 4)
+    text = recorder.layout(recordings).split("\n")
+    assert shown.count("buffer") == 5 and not [l for l in ("mesh m" + shown).split("\n") if l not in text], shown
+
+
 def test_unread():
     """What no rank reads is skipped, so that a training side may hold it."""
     checkpoint = W | {"layers.0.extra": ("f32", (2,)), "layers.1.extra": ("f32", (2,))}
