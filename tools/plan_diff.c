@@ -111,10 +111,16 @@ static int compare_rows(const struct plan_row *x, const struct plan_row *y) {
   return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
+// Ranks of an uneven cut have shapes of their own.
+static bool same_shape(const struct plan_row *x, const struct plan_row *y) {
+  return !x || !y ? x == y : x->dtype == y->dtype && same_dims(x->dims, x->ndim, y->dims, y->ndim);
+}
+
 static bool same_kind(const struct plan_buffer_change *a, const struct plan_buffer_change *b) {
   const struct plan_row *x = a->old_row ? a->old_row : a->new_row, *y = b->old_row ? b->old_row : b->new_row;
   return a->change == b->change && a->dtype == b->dtype && a->shape == b->shape && a->elements == b->elements &&
-         x->side == y->side && plan_compare_names(x->name, x->name_len, y->name, y->name_len) == 0;
+         same_shape(a->old_row, b->old_row) && same_shape(a->new_row, b->new_row) && x->side == y->side &&
+         plan_compare_names(x->name, x->name_len, y->name, y->name_len) == 0;
 }
 
 // Joins the change to that of the rank before, where it is the same.

@@ -117,6 +117,23 @@ case("dp_then_tp", **ORDER,
      train='mesh m [dp: 2, tp: 2];\non m { buffer "w"[_ @dp:chunk @tp:chunk]; }\n',
      holds=[one_dim(0, 2), one_dim(2, 3), one_dim(3, 5), one_dim(5, 6)])
 
+
+# Ranks of an uneven cut have shapes of their own, and the page says each.
+def each_shape_is_told(tools, fields):
+    tools.compile(fields, "one")
+    tools.compile(dict(fields, train=fields["train"].replace("chunk", "[1, 4]")), "two")
+    page = tools.run("reshard", "diff", "one", "two", ok=1).stdout
+    need("w i32 [3] -> i32 [1], rank 0" in page and "w i32 [2] -> i32 [4], rank 1" in page, page)
+
+
+case("other_uneven_sizes",
+     tensors='tensor "w" i32 [5];\n',
+     train='mesh m [x: 2];\non m { buffer "w"[_ @x:chunk]; }\n',
+     infer='mesh m [x: 1];\non m { buffer "w"; }\n',
+     holds=[one_dim(0, 3), one_dim(3, 5)],
+     wants=[one_dim(0, 5)],
+     also=each_shape_is_told)
+
 # huggingface/transformers#48237: ranks that hold none of the rows take part with nothing to do.
 case("ranks_with_no_rows",
      dtype="bf16",
