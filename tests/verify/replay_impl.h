@@ -56,7 +56,10 @@ static inline bool same(const struct sym *a, const struct sym *b) {
 }
 
 static inline struct sym garbage(void) {
-  return (struct sym){.kind = SYM_GARBAGE};
+  struct sym s;
+  memset(&s, 0, sizeof s);
+  s.kind = SYM_GARBAGE;
+  return s;
 }
 
 static inline uint32_t bits(float f) {
