@@ -18,10 +18,19 @@ struct parts {
   RSC_VEC(struct part);
 };
 
+/* Lists that change with every occurrence are kept and emptied: there may be thousands of occurrences and of parts. */
 struct overlap {
   struct rsc_arena *scratch;
   int64_t *intersections;
+  struct parts parts, open, done, fresh, rest;
+  struct rsc_nests left, still_left;
 };
+
+static void swap_parts(struct parts *a, struct parts *b) {
+  struct parts t = *a;
+  *a = *b;
+  *b = t;
+}
 
 static bool apart(const struct rsc_nest *a, const struct rsc_nest *b) {
   int64_t a_lo = a->base[RSC_F_TENSOR], b_lo = b->base[RSC_F_TENSOR];
@@ -36,13 +45,13 @@ static struct part with_end(struct overlap *o, const struct part *p, struct rsc_
   return more;
 }
 
-/* Splits every part by one nest of an end: what meets it gains the end, as `*met`; the rest stays in `*rest`. */
-static void meet(struct overlap *o, const struct parts *parts, const struct rsc_nest *q, struct rsc_meeting end,
-                 struct parts *met, struct parts *rest) {
-  for (size_t i = 0; i < parts->len; i++) {
-    const struct part *p = &parts->at[i];
+/* Splits every open part by one nest of an end: what meets it gains the end and is done; the rest stays open. */
+static void meet(struct overlap *o, const struct rsc_nest *q, struct rsc_meeting end) {
+  o->rest.len = 0;
+  for (size_t i = 0; i < o->open.len; i++) {
+    const struct part *p = &o->open.at[i];
     if (apart(&p->nest, q)) {
-      *RSC_PUSH(o->scratch, rest) = *p;
+      *RSC_PUSH(o->scratch, &o->rest) = *p;
       continue;
     }
     struct rsc_nests in = {0}, out = {0};
@@ -53,54 +62,53 @@ static void meet(struct overlap *o, const struct parts *parts, const struct rsc_
     for (size_t k = 0; k < out.len; k++) {
       struct part same = *p;
       same.nest = rsc_nest_copy(o->scratch, &out.at[k], width);
-      *RSC_PUSH(o->scratch, rest) = same;
+      *RSC_PUSH(o->scratch, &o->rest) = same;
     }
-    for (size_t k = 0; k < in.len; k++) *RSC_PUSH(o->scratch, met) = with_end(o, p, in.at[k], end);
+    for (size_t k = 0; k < in.len; k++) *RSC_PUSH(o->scratch, &o->done) = with_end(o, p, in.at[k], end);
   }
+  swap_parts(&o->open, &o->rest);
 }
 
-/* What of `q` no part has yet becomes a part of its own. */
-static void add_rest(struct overlap *o, const struct parts *parts, const struct rsc_nest *q, struct rsc_meeting end,
-                     struct parts *out) {
-  struct rsc_nests left = {0};
-  *RSC_PUSH(o->scratch, &left) = rsc_nest_copy(o->scratch, q, 4);
-  for (size_t i = 0; i < parts->len && left.len; i++) {
-    struct rsc_nests rest = {0};
-    for (size_t k = 0; k < left.len; k++) {
-      if (apart(&left.at[k], &parts->at[i].nest)) {
-        *RSC_PUSH(o->scratch, &rest) = left.at[k];
+/* What of `q` no open part has yet becomes a part of its own. */
+static void add_rest(struct overlap *o, const struct rsc_nest *q, struct rsc_meeting end) {
+  o->left.len = 0;
+  *RSC_PUSH(o->scratch, &o->left) = rsc_nest_copy(o->scratch, q, 4);
+  for (size_t i = 0; i < o->open.len && o->left.len; i++) {
+    const struct rsc_nest *p = &o->open.at[i].nest;
+    o->still_left.len = 0;
+    for (size_t k = 0; k < o->left.len; k++) {
+      if (apart(&o->left.at[k], p)) {
+        *RSC_PUSH(o->scratch, &o->still_left) = o->left.at[k];
         continue;
       }
       ++*o->intersections;
-      rsc_nest_split(o->scratch, &left.at[k], &parts->at[i].nest, 3, NULL, &rest);
+      rsc_nest_split(o->scratch, &o->left.at[k], p, 3, NULL, &o->still_left);
     }
-    left = rest;
+    struct rsc_nests t = o->left;
+    o->left = o->still_left;
+    o->still_left = t;
   }
   struct part none = {0};
-  for (size_t k = 0; k < left.len; k++)
-    *RSC_PUSH(o->scratch, out) = with_end(o, &none, rsc_nest_copy(o->scratch, &left.at[k], 3), end);
+  for (size_t k = 0; k < o->left.len; k++)
+    *RSC_PUSH(o->scratch, &o->fresh) = with_end(o, &none, rsc_nest_copy(o->scratch, &o->left.at[k], 3), end);
 }
 
 /* Brings one occurrence in. Settings of one place are disjoint unless it shares: then parts that the place has met already
  * need not be looked at again. */
-static void add_occurrence(struct overlap *o, const struct rsc_shape *shape, struct rsc_meeting end, bool shared,
-                           struct parts *parts) {
-  struct parts open = {0}, done = {0}, fresh = {0};
-  for (size_t i = 0; i < parts->len; i++) {
-    const struct rsc_meeting *last = &parts->at[i].ends[parts->at[i].end_count - 1];
+static void add_occurrence(struct overlap *o, const struct rsc_shape *shape, struct rsc_meeting end, bool shared) {
+  o->open.len = o->done.len = o->fresh.len = 0;
+  for (size_t i = 0; i < o->parts.len; i++) {
+    const struct part *p = &o->parts.at[i];
+    const struct rsc_meeting *last = &p->ends[p->end_count - 1];
     bool look = shared || last->mention != end.mention || last->wants != end.wants;
-    *RSC_PUSH(o->scratch, look ? &open : &done) = parts->at[i];
+    *RSC_PUSH(o->scratch, look ? &o->open : &o->done) = *p;
   }
   if (end.wants)
-    for (size_t q = 0; q < shape->nests.len; q++) add_rest(o, &open, &shape->nests.at[q], end, &fresh);
-  for (size_t q = 0; q < shape->nests.len; q++) {
-    struct parts rest = {0};
-    meet(o, &open, &shape->nests.at[q], end, &done, &rest);
-    open = rest;
-  }
-  for (size_t i = 0; i < open.len; i++) *RSC_PUSH(o->scratch, &done) = open.at[i];
-  for (size_t i = 0; i < fresh.len; i++) *RSC_PUSH(o->scratch, &done) = fresh.at[i];
-  *parts = done;
+    for (size_t q = 0; q < shape->nests.len; q++) add_rest(o, &shape->nests.at[q], end);
+  for (size_t q = 0; q < shape->nests.len; q++) meet(o, &shape->nests.at[q], end);
+  for (size_t i = 0; i < o->open.len; i++) *RSC_PUSH(o->scratch, &o->done) = o->open.at[i];
+  for (size_t i = 0; i < o->fresh.len; i++) *RSC_PUSH(o->scratch, &o->done) = o->fresh.at[i];
+  swap_parts(&o->parts, &o->done);
 }
 
 static int by_end_and_position(const void *a, const void *b) {
@@ -145,18 +153,16 @@ static struct rsc_templates finish(struct rsc_arena *arena, struct parts *parts)
 }
 
 struct rsc_templates rsc_overlap(struct rsc_arena *arena, const struct rsc_meeting_families *f, int64_t *intersections) {
-  struct overlap o = {rsc_arena_new(), intersections};
-  struct parts parts = {0};
+  struct overlap o = {.scratch = rsc_arena_new(), .intersections = intersections};
   const enum rsc_side order[2] = {RSC_INFER, RSC_TRAIN};
   for (int s = 0; s < 2; s++)
     for (int32_t m = 0; m < f->counts[order[s]]; m++) {
       const struct rsc_placement *placement = f->placement[order[s]];
       const struct rsc_family *family = &placement->families[f->families[order[s]][m]];
       for (int32_t k = 0; k < family->count; k++)
-        add_occurrence(&o, &placement->shapes[family->shapes[k]], (struct rsc_meeting){s == 0, m, k}, family->shared,
-                       &parts);
+        add_occurrence(&o, &placement->shapes[family->shapes[k]], (struct rsc_meeting){s == 0, m, k}, family->shared);
     }
-  struct rsc_templates out = finish(arena, &parts);
+  struct rsc_templates out = finish(arena, &o.parts);
   rsc_arena_free(o.scratch);
   return out;
 }

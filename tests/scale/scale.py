@@ -109,6 +109,17 @@ def test_many_tensors(work):
     return f"{result['wall']:.2f} s, {result['rss'] >> 20} MiB, plan {result['plan_bytes'] >> 20} MiB"
 
 
+def test_many_holders(work):
+    """A flat range for each of 2048 ranks against columns: memory follows the records, not ranks times records."""
+    train = 'tensor "w" f32 [2048, 2048]; mesh m [dp: 2048]; on m { buffer "w" = "w"[4194304 @dp]; }'
+    infer = 'tensor "w" f32 [2048, 2048]; mesh m [tp: 8]; on m { buffer "w"[_, _ @tp]; }'
+    result = compile_pair(work, train, infer, verify=False)
+    peak = {p["pass"]: p["peak_bytes"] for p in result["passes"]}["intersect"]
+    expect(result["stats"]["records"] == 16384, f"{result['stats']['records']} records")
+    expect(peak < 256 << 20, f"{peak >> 20} MiB")
+    return f"16384 records, {peak >> 20} MiB"
+
+
 def test_huge_tensor(work):
     """2^33 elements and more plan without being allocated; offsets have 64 bits."""
     train = 'tensor "w" bf16 [131072, 65536]; mesh m [a: 3]; on m { buffer "w"[_ @a:chunk, _]; }'
@@ -138,7 +149,7 @@ def test_real_model(work):
 
 def main():
     failed = 0
-    for test in (test_growth, test_crossing_cuts, test_many_tensors, test_huge_tensor, test_real_model):
+    for test in (test_growth, test_crossing_cuts, test_many_tensors, test_many_holders, test_huge_tensor, test_real_model):
         with tempfile.TemporaryDirectory() as work:
             try:
                 print(f"ok   {test.__name__}: {test(work)}")
