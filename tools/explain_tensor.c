@@ -119,6 +119,34 @@ static double sent(const struct asked *a, uint32_t rank) {
   return a->e->sim.bytes[RSP_SIM_NIC_OUT][rank];
 }
 
+// Whether what came in is passed on to another domain, at once or further on.
+static bool goes_on(const struct asked *a, uint32_t rank, uint32_t in) {
+  const struct explain_rank *r = &a->e->ranks[rank];
+  for (uint64_t i = 0; i < r->program.slice->streams.count && in != RSP_NO_STREAM; i++) {
+    const struct rsp_stream *s = &r->program.streams[i];
+    if (s->dir != RSP_DIR_OUT || s->relay != in) continue;
+    if (plan_link_of(a->e->plan, rank, s->peer) == PLAN_NETWORK || goes_on(a, s->peer, r->other[i])) return true;
+  }
+  return false;
+}
+
+// Why a domain passes it on, instead of another copy from those who hold it.
+static void add_onward(const struct asked *a, const struct way *way, uint32_t peer, struct why *why) {
+  const struct explain_rank *r = &a->e->ranks[way->rank];
+  double lo = 1, hi = 0;
+  if (r->program.streams[way->stream].dir != RSP_DIR_OUT || !goes_on(a, peer, r->other[way->stream])) return;
+  for (size_t i = 0; i < why->count; i++) {
+    double busy = a->e->sim.busy[RSP_SIM_NIC_OUT][why->ranks[i]];
+    if (busy < lo) lo = busy;
+    if (busy > hi) hi = busy;
+  }
+  size_t used = strlen(why->words);
+  snprintf(why->words + used, sizeof why->words - used,
+           "; domains pass it on to one another, so that it leaves them once: their NICs are busy %.0f to %.0f %% of "
+           "the time",
+           lo * 100, hi * 100);
+}
+
 // Why from this one, of those that could: what bound the choice.
 static void find_why(const struct asked *a, const struct way *way, uint32_t peer, struct why *why) {
   const struct rsp_plan *plan = a->e->plan;
@@ -159,6 +187,7 @@ static void find_why(const struct asked *a, const struct way *way, uint32_t peer
              "what binds the plan is %s: %s",
              bytes, why->count, least, most, a->e->sim.busy[RSP_SIM_NIC_OUT][way->rank] * 100,
              rsp_bound_word(a->e->bound.term), a->e->bound.words);
+  add_onward(a, way, peer, why);
 }
 
 // ---- text ----------------------------------------------------------------------------------------------------------

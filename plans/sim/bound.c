@@ -78,30 +78,45 @@ static void bound_domains(struct bounder *b) {
   }
 }
 
+static bool is_inside(const struct bounder *b, uint32_t group) {
+  const struct rspm_group *g = &b->interest.groups[group];
+  for (size_t i = 0; i < g->rank_count; i++)
+    if (!b->inside[g->ranks[i]]) return false;
+  return true;
+}
+
+/* Tensors that have something in a group of the ranks inside. A kind's shares stand together. */
+static uint64_t count_inside(const struct bounder *b) {
+  uint64_t tensors = 0;
+  uint32_t last = UINT32_MAX;
+  for (size_t i = 0; i < b->interest.share_count; i++) {
+    const struct rspm_share *s = &b->interest.shares[i];
+    if (s->kind == last || !is_inside(b, s->group)) continue;
+    tensors += s->tensors;
+    last = s->kind;
+  }
+  return tensors;
+}
+
 static void bound_egress(struct bounder *b) {
   const struct rspm_interest *in = &b->interest;
   double bytes, rate = 0, total = 0;
   double seconds = rspm_egress(in, b->cluster->rate[RSP_SIM_NIC_OUT], b->plan->header->world, b->inside, &bytes);
   for (size_t g = 0; g < in->group_count; g++) b->out->one_copy += (uint64_t)in->groups[g].bytes;
   if (binds(b, RSP_BOUND_EGRESS, seconds)) {
-    uint64_t tensors = 0;
+    uint64_t tensors = count_inside(b);
     const struct rspm_group *largest = NULL;
-    for (size_t g = 0; g < in->group_count; g++) {
-      bool all = true;
-      for (size_t i = 0; i < in->groups[g].rank_count && all; i++) all = b->inside[in->groups[g].ranks[i]];
-      if (!all) continue;
-      tensors += in->groups[g].tensors;
-      if (!largest || in->groups[g].example_bytes > largest->example_bytes) largest = &in->groups[g];
-    }
+    for (size_t g = 0; g < in->group_count; g++)
+      if (is_inside(b, (uint32_t)g) && (!largest || in->groups[g].example_bytes > largest->example_bytes))
+        largest = &in->groups[g];
     for (uint32_t r = 0; r < b->plan->header->world; r++)
       if (b->inside[r]) rate += b->cluster->rate[RSP_SIM_NIC_OUT][r];
     char what[200] = "that only they can send, out through their NICs";
     if (largest) {
       const struct rsp_str *name = &b->plan->tensors[largest->example].name;
       int len = name->len > 80 ? 80 : (int)name->len;
-      snprintf(what, sizeof what,
-               "that only they can send (parts of %llu tensors, such as %.*s), out through their NICs",
-               (unsigned long long)tensors, len, b->plan->strings + name->off);
+      snprintf(what, sizeof what, "that only they can send (of %llu tensor%s, such as %.*s), out through their NICs",
+               (unsigned long long)tensors, tensors == 1 ? "" : "s", len, b->plan->strings + name->off);
     }
     say(b, "hold", bytes, what, rate);
   }
@@ -164,6 +179,8 @@ void rsp_bound_of(const struct rsp_plan *plan, const struct rsp_sim_cluster *clu
   bound_egress(&b);
   bound_ranks(&b);
   bound_latency(&b);
+  if (bound->term == RSP_BOUND_NOTHING && !b.interest.exact)
+    snprintf(bound->words, sizeof bound->words, "unknown, since what moves is cut too finely to be divided among the ranks");
   rspm_interest_free(&b.interest);
   free(b.inside);
 }

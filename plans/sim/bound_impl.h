@@ -69,10 +69,15 @@ struct rspm_group {
   const uint32_t *ranks; /* world, ascending */
   size_t rank_count;
   double bytes;
-  uint64_t tensors;
   uint32_t example; /* the tensor that has most of it */
   double example_bytes;
-  uint64_t last_key;
+  uint32_t last_kind;
+};
+
+/* Tensors of one kind that have something in a group. By kind. */
+struct rspm_share {
+  uint32_t kind, group;
+  uint64_t tensors; /* of the kind */
 };
 
 struct rspm_interest {
@@ -86,6 +91,8 @@ struct rspm_interest {
   struct rspm_group *groups;
   size_t group_count;
   struct rspm_keys group_keys;
+  struct rspm_share *shares;
+  size_t share_count;
   bool exact; /* false: some tensors were too finely cut and are left out, so the bound is too low */
 };
 void rspm_interest_of(const struct rsp_plan *plan, struct rspm_interest *interest);

@@ -42,7 +42,7 @@ struct maker {
   struct rspm_keys holder_keys, wanter_keys; /* lists of struct who */
   uint32_t *holder_groups;                   /* or UINT32_MAX */
   double *wanter_bytes;
-  size_t group_capacity, holder_capacity, wanter_capacity;
+  size_t group_capacity, share_capacity, holder_capacity, wanter_capacity;
   uint32_t *scratch;
 };
 
@@ -256,7 +256,7 @@ static uint32_t find_group(struct maker *m) {
   uint32_t key = rspm_key(&out->group_keys, m->scratch, n * sizeof *m->scratch, &fresh);
   out->groups = rspm_grow(out->groups, key, &m->group_capacity, sizeof *out->groups);
   if (fresh) {
-    out->groups[key] = (struct rspm_group){.rank_count = n, .last_key = UINT64_MAX};
+    out->groups[key] = (struct rspm_group){.rank_count = n, .last_kind = UINT32_MAX};
     out->group_count++;
   }
   return key;
@@ -294,7 +294,7 @@ static void count_wanters(struct maker *m) {
 }
 
 static void count_atom(struct maker *m, const struct place *places, const struct rspm_atom *atom, uint64_t tensors,
-                       uint64_t pattern) {
+                       uint32_t kind) {
   const struct rsp_tensor *t = &m->plan->tensors[places[0].tensor];
   double each = (double)atom->elems * (double)rsp_dtype_bytes(t->dtype), bytes = each * (double)tensors;
   struct who *who = rspm_alloc(2 * (size_t)atom->count, sizeof *who), *wanters = who + atom->count;
@@ -317,8 +317,11 @@ static void count_atom(struct maker *m, const struct place *places, const struct
   if (!outside) return;
   struct rspm_group *g = &m->out->groups[group];
   g->bytes += bytes;
-  if (g->last_key != pattern) g->tensors += tensors;
-  g->last_key = pattern;
+  if (g->last_kind != kind) {
+    m->out->shares = rspm_grow(m->out->shares, m->out->share_count, &m->share_capacity, sizeof *m->out->shares);
+    m->out->shares[m->out->share_count++] = (struct rspm_share){kind, group, tensors};
+  }
+  g->last_kind = kind;
   if (each > g->example_bytes) {
     g->example_bytes = each;
     g->example = places[0].tensor;
@@ -326,8 +329,8 @@ static void count_atom(struct maker *m, const struct place *places, const struct
 }
 
 static void count_pattern(struct maker *m, const struct place *places, const struct rspm_atoms *atoms, uint64_t tensors,
-                          uint64_t pattern) {
-  for (size_t i = 0; i < atoms->count; i++) count_atom(m, places, &atoms->at[i], tensors, pattern);
+                          uint32_t kind) {
+  for (size_t i = 0; i < atoms->count; i++) count_atom(m, places, &atoms->at[i], tensors, kind);
 }
 
 /* ---- all tensors ---- */
@@ -453,7 +456,7 @@ void rspm_interest_of(const struct rsp_plan *plan, struct rspm_interest *out) {
 }
 
 void rspm_interest_free(struct rspm_interest *i) {
-  void *all[] = {i->domain_of, i->ingest, i->copies, i->need, i->memory, i->active, i->groups};
+  void *all[] = {i->domain_of, i->ingest, i->copies, i->need, i->memory, i->active, i->groups, i->shares};
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
   rspm_keys_free(&i->group_keys);
 }
