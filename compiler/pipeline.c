@@ -98,6 +98,31 @@ static bool nothing(struct compile *c, const struct rsc_pairs *pairs, const stru
   return true;
 }
 
+/* Rounds within the limits, best ways first: all streams in every round; all of them packed, for fewer messages; streams that
+ * take turns; ranks of a domain that pass pieces on over one another. */
+static const struct rsc_rounds *find_rounds(struct compile *c, const struct rsc_pairs *pairs,
+                                            const struct rsc_cluster *cluster, const struct rsc_plan_limits *limits,
+                                            const struct rsc_flows **flows, const struct rsc_routes **routes) {
+  static const struct {
+    bool packed;
+    int32_t fanout;
+    int64_t turns;
+  } ways[] = {{false, 0, 1}, {true, 0, 1}, {false, 0, 0}, {false, 16, 0}, {false, 4, 0}, {false, 1, 0}};
+  enum { WAYS = sizeof ways / sizeof *ways };
+  const struct rsc_flows *direct = *flows;
+  for (int i = 0; i < WAYS; i++) {
+    struct rsc_plan_limits tried = *limits;
+    tried.max_turns = ways[i].turns;
+    if (i) {
+      *flows = ways[i].packed ? rsc_intersect(c->arena, pairs, INT64_MAX, c->o->seed_bug) : direct;
+      *routes = rsc_route(c->arena, pairs, *flows, cluster, ways[i].fanout);
+    }
+    const struct rsc_rounds *rounds = rsc_schedule(c->arena, c->diag, *routes, *flows, cluster, &tried, i + 1 == WAYS);
+    if (rounds) return rounds;
+  }
+  return NULL;
+}
+
 static bool compile(struct compile *c) {
   const struct rsc_options *o = c->o;
   struct rsc_stats *stats = &c->result->stats;
@@ -141,17 +166,12 @@ static bool compile(struct compile *c) {
 
   int64_t *ingest = RSC_ARRAY(c->arena, int64_t, cluster.domain_count);
   int64_t minimum = rsc_network_minimum(pairs, &cluster, ingest, &intersections);
-  struct rsc_plan_limits limits = {(int64_t)o->staging, (int64_t)o->chunk, o->max_ops, o->max_peers};
-  const struct rsc_rounds *rounds = NULL;
+  struct rsc_plan_limits limits = {(int64_t)o->staging, (int64_t)o->chunk, o->max_ops, o->max_peers, 0};
   const struct rsc_routes *routes = rsc_route(c->arena, pairs, flows, &cluster, 0);
   if (dumps(c, "routes")) rsc_routes_print(routes, o->dump_file);
   if (!passed(c, "route", true)) return c->stopped;
 
-  /* Where a round would have too many messages, ranks of a domain pass pieces on over one another. */
-  static const int32_t fanouts[] = {16, 4, 1};
-  enum { TRIES = sizeof fanouts / sizeof *fanouts };
-  for (int i = 0; !(rounds = rsc_schedule(c->arena, c->diag, routes, flows, &cluster, &limits, i == TRIES)) && i < TRIES; i++)
-    routes = rsc_route(c->arena, pairs, flows, &cluster, fanouts[i]);
+  const struct rsc_rounds *rounds = find_rounds(c, pairs, &cluster, &limits, &flows, &routes);
   if (rounds && dumps(c, "rounds")) rsc_rounds_print(routes, rounds, o->dump_file);
   if (!passed(c, "schedule", rounds)) return c->stopped;
 

@@ -21,7 +21,7 @@ void rsc_measure(const struct rsc_cluster *c, void *bytes, size_t size, struct r
     links.rate[RSP_SIM_NIC_OUT][r] *= share;
     links.rate[RSP_SIM_NIC_IN][r] *= share;
   }
-  rsp_simulate_coarsely(&plan, &links, &result);
+  rsp_simulate(&plan, &links, NULL, NULL, &result);
   rsp_bound_of(&plan, &links, &bound);
   struct rsp_summary *s = (void *)((char *)bytes + plan.header->sections[RSP_SEC_SUMMARY].off);
   s->bound_seconds = out->bound_seconds = bound.seconds;

@@ -12,7 +12,7 @@
 
 #include "compiler/base/check.h"
 
-enum { CHUNK_DEFAULT = 64 << 20, PEER_TURNS_MAX = 1 << 20 };
+enum { CHUNK_LEAST = 64 << 20, ROUNDS_AIM = 400, PEER_TURNS_MAX = 1 << 20 };
 
 /* Smallest shares and slot alignments, tried in this order. */
 static const struct {
@@ -148,8 +148,8 @@ static bool fits(struct scheduler *s, int64_t rounds, struct worst *w) {
   return w->staging <= s->limits->staging && w->ops <= s->limits->max_ops;
 }
 
-/* Rounds so that no rank moves more than a chunk in one. */
-static int64_t first_rounds(const struct scheduler *s, int64_t chunk) {
+/* The most bytes that a rank sends or receives. */
+static int64_t most_moved(const struct scheduler *s) {
   int64_t *moved = RSC_ARRAY(s->scratch, int64_t, s->cluster->world * 2), most = 1;
   for (int64_t i = 0; i < s->routes->stream_count; i++) {
     const struct rsc_stream *st = &s->routes->streams[i];
@@ -159,7 +159,16 @@ static int64_t first_rounds(const struct scheduler *s, int64_t chunk) {
     if (*out > most) most = *out;
     if (*in > most) most = *in;
   }
-  return rsc_ceildiv(most, chunk);
+  return most;
+}
+
+/* Large rounds have large messages, which cost less to issue; but filling and draining the pipeline takes a few rounds, so
+ * there should be hundreds where there is much to move. What staging allows is found by the search. */
+static int64_t auto_chunk(const struct scheduler *s) {
+  int64_t chunk = most_moved(s) / ROUNDS_AIM;
+  if (chunk < CHUNK_LEAST) chunk = CHUNK_LEAST;
+  if (chunk > s->limits->staging / 2) chunk = s->limits->staging / 2;
+  return chunk > 8 ? chunk : 8;
 }
 
 static int64_t longest_tail(const struct scheduler *s) {
@@ -197,9 +206,10 @@ static bool search_rounds(struct scheduler *s, int64_t start, struct worst *w) {
 }
 
 static bool search(struct scheduler *s, int64_t chunk, struct worst *w) {
-  int64_t rounds = first_rounds(s, chunk), tail = longest_tail(s);
+  int64_t rounds = rsc_ceildiv(most_moved(s), chunk), tail = longest_tail(s);
   int64_t world = s->cluster->world;
-  for (s->turns = 1; s->turns <= 2 * world && s->turns <= PEER_TURNS_MAX; s->turns *= 2)
+  int64_t most = s->limits->max_turns ? s->limits->max_turns : PEER_TURNS_MAX;
+  for (s->turns = 1; s->turns <= 2 * world && s->turns <= most; s->turns *= 2)
     for (size_t g = 0; g < sizeof steps / sizeof *steps; g++) {
       if (steps[g].quantum > chunk && g + 1 < sizeof steps / sizeof *steps) continue;
       s->min_quantum = steps[g].quantum;
@@ -273,8 +283,7 @@ const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *
                                       const struct rsc_plan_limits *limits, bool last) {
   struct scheduler s = {.scratch = rsc_arena_new(), .routes = routes, .flows = flows, .cluster = cluster, .limits = limits};
   struct rsc_rounds *out = RSC_NEW(arena, struct rsc_rounds);
-  int64_t chunk = limits->chunk ? limits->chunk : CHUNK_DEFAULT;
-  if (!limits->chunk && chunk > limits->staging / 4) chunk = limits->staging / 4 > 8 ? limits->staging / 4 : 8;
+  int64_t chunk = limits->chunk ? limits->chunk : auto_chunk(&s);
   struct worst w = {0, 0, 0};
   s.grains = RSC_ARRAY(s.scratch, struct grains, routes->stream_count);
   for (int64_t i = 0; i < routes->stream_count; i++) s.grains[i] = grains_of(&s, &routes->streams[i]);

@@ -17,6 +17,7 @@ struct rsc_plan_limits {
   int64_t chunk;     /* bytes a rank sends or receives per round; 0: chosen */
   int64_t max_ops;   /* sends and receives per rank and round */
   int64_t max_peers; /* 0: none */
+  int64_t max_turns; /* rounds between those of one stream; 0: as many as it takes */
 };
 
 /* Reports and returns NULL if the limits cannot be kept; unless this is the `last` try
