@@ -84,7 +84,8 @@ struct rsp_bound {
   double terms[RSP_BOUND_TERMS]; /* each one's seconds */
   uint64_t network_minimum;      /* bytes: sum of what domains must take in */
   uint64_t one_copy;             /* bytes: what must leave holders' NICs once */
-  char words[512];               /* the binding term: "ranks 112-127 (16 GPUs of t14, t15) hold 92 GB ..." */
+  bool exact;      /* false: tensors cut too finely to be told apart are left out, and the bound is too low */
+  char words[512]; /* the binding term: "ranks 112-127 (16 GPUs of t14, t15) hold 92 GB ..." */
 };
 /* Uses the specification and the ranks of the plan, not its program. */
 void rsp_bound_of(const struct rsp_plan *plan, const struct rsp_sim_cluster *cluster, struct rsp_bound *bound);

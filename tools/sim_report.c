@@ -115,6 +115,8 @@ int sim_report_text(const struct sim_run *run) {
          run->plan->header->rounds, run->plan->header->rounds == 1 ? "" : "s", run->plan->header->world);
   printf("  bound      %s (%s): %s\n", cli_duration(run->bound.seconds, text), rsp_bound_word(run->bound.term),
          run->bound.words);
+  if (!run->bound.exact)
+    printf("             too low: some tensors are cut too finely to be counted and are left out\n");
   if (run->bound.seconds > 0) printf("  ratio      %.3f\n", run->result.seconds / run->bound.seconds);
   for (size_t i = 0; i < run->slow_count; i++)
     printf("  slowed     %s: the NIC%s of %u rank%s\n", run->slow[i].text, run->slow[i].ranks == 1 ? "" : "s",
@@ -135,6 +137,7 @@ static json_t *bound_json(const struct rsp_bound *b) {
   for (int i = RSP_BOUND_NOTHING + 1; i < RSP_BOUND_TERMS; i++)
     json_object_set_new(terms, rsp_bound_word((enum rsp_bound_term)i), json_real(b->terms[i]));
   json_object_set_new(o, "terms", terms);
+  json_object_set_new(o, "exact", json_boolean(b->exact));
   json_object_set_new(o, "network_minimum", plan_json_u64(b->network_minimum));
   json_object_set_new(o, "one_copy", plan_json_u64(b->one_copy));
   return o;

@@ -40,23 +40,31 @@ static const struct rsc_shape *shape_of(const struct cover *c, enum rsc_side sid
   return &c->pairs->placement[side]->shapes[shape];
 }
 
+/* What is left of a shape; `rest` is kept for its memory, since there may be thousands of shapes to subtract. */
+struct remains {
+  struct rsc_nests parts, rest;
+};
+
 /* parts := parts minus shape; what was taken goes to `taken` if that is not NULL. */
-static void subtract(struct cover *c, struct rsc_arena *temp, struct rsc_nests *parts, const struct rsc_shape *shape,
+static void subtract(struct cover *c, struct rsc_arena *temp, struct remains *r, const struct rsc_shape *shape,
                      struct rsc_nests *taken) {
   for (size_t q = 0; q < shape->nests.len; q++) {
     const struct rsc_nest *nest = &shape->nests.at[q];
     int64_t lo = nest->base[RSC_F_TENSOR], hi = lo + rsc_nest_extent(nest, RSC_F_TENSOR);
-    struct rsc_nests rest = {0};
-    for (size_t i = 0; i < parts->len; i++) {
-      int64_t part_lo = parts->at[i].base[RSC_F_TENSOR], part_hi = part_lo + rsc_nest_extent(&parts->at[i], RSC_F_TENSOR);
+    r->rest.len = 0;
+    for (size_t i = 0; i < r->parts.len; i++) {
+      const struct rsc_nest *part = &r->parts.at[i];
+      int64_t part_lo = part->base[RSC_F_TENSOR], part_hi = part_lo + rsc_nest_extent(part, RSC_F_TENSOR);
       if (part_hi < lo || part_lo > hi) {
-        *RSC_PUSH(temp, &rest) = parts->at[i];
+        *RSC_PUSH(temp, &r->rest) = *part;
         continue;
       }
       ++*c->intersections;
-      rsc_nest_split(temp, &parts->at[i], nest, 3, taken, &rest);
+      rsc_nest_split(temp, part, nest, 3, taken, &r->rest);
     }
-    *parts = rest;
+    struct rsc_nests left = r->rest;
+    r->rest = r->parts;
+    r->parts = left;
   }
 }
 
@@ -87,16 +95,16 @@ static void find_lack(struct cover *c, const struct rsc_paired_tensor *t, enum r
       if (seen) continue;
       const struct rsc_shape *shape = shape_of(c, side, family->shapes[o]);
       struct rsc_arena *temp = rsc_arena_new();
-      struct rsc_nests parts = {0};
-      widen(temp, shape, &parts);
-      for (int32_t k = 0; k < t->by_side[other].count && parts.len; k++) {
+      struct remains left = {0};
+      widen(temp, shape, &left.parts);
+      for (int32_t k = 0; k < t->by_side[other].count && left.parts.len; k++) {
         const struct rsc_family *holder = family_of(c, other, t->by_side[other].at[k]);
-        for (int32_t h = 0; h < holder->count && parts.len; h++) {
+        for (int32_t h = 0; h < holder->count && left.parts.len; h++) {
           const struct rsc_shape *held = shape_of(c, other, holder->shapes[h]);
-          if (held->t_max >= shape->t_min && held->t_min <= shape->t_max) subtract(c, temp, &parts, held, NULL);
+          if (held->t_max >= shape->t_min && held->t_min <= shape->t_max) subtract(c, temp, &left, held, NULL);
         }
       }
-      add_lack(lack, &parts, m, -1);
+      add_lack(lack, &left.parts, m, -1);
       rsc_arena_free(temp);
     }
   }
@@ -116,9 +124,10 @@ static void find_twice(struct cover *c, const struct rsc_paired_tensor *t, struc
           const struct rsc_shape *x = shape_of(c, RSC_TRAIN, a->shapes[i]), *y = shape_of(c, RSC_TRAIN, b->shapes[j]);
           if (x->t_max < y->t_min || x->t_min > y->t_max) continue;
           struct rsc_arena *temp = rsc_arena_new();
-          struct rsc_nests parts = {0}, taken = {0};
-          widen(temp, x, &parts);
-          subtract(c, temp, &parts, y, &taken);
+          struct remains left = {0};
+          struct rsc_nests taken = {0};
+          widen(temp, x, &left.parts);
+          subtract(c, temp, &left, y, &taken);
           add_lack(lack, &taken, m, k);
           rsc_arena_free(temp);
         }

@@ -37,21 +37,25 @@ static struct domains find_domains(struct minimum *m, enum rsc_side side, const 
   return (struct domains){at, count};
 }
 
-static void subtract(struct minimum *m, struct rsc_arena *temp, struct rsc_nests *parts, const struct rsc_shape *shape) {
+/* parts := parts minus shape; `rest` is kept for its memory. */
+static void subtract(struct minimum *m, struct rsc_arena *temp, struct rsc_nests *parts, struct rsc_nests *rest,
+                     const struct rsc_shape *shape) {
   for (size_t q = 0; q < shape->nests.len; q++) {
-    struct rsc_nests rest = {0};
+    rest->len = 0;
     int64_t lo = shape->nests.at[q].base[RSC_F_TENSOR];
     int64_t hi = lo + rsc_nest_extent(&shape->nests.at[q], RSC_F_TENSOR);
     for (size_t i = 0; i < parts->len; i++) {
       int64_t first = parts->at[i].base[RSC_F_TENSOR];
       if (first > hi || first + rsc_nest_extent(&parts->at[i], RSC_F_TENSOR) < lo) {
-        *RSC_PUSH(temp, &rest) = parts->at[i];
+        *RSC_PUSH(temp, rest) = parts->at[i];
         continue;
       }
       ++*m->intersections;
-      rsc_nest_split(temp, &parts->at[i], &shape->nests.at[q], 3, NULL, &rest);
+      rsc_nest_split(temp, &parts->at[i], &shape->nests.at[q], 3, NULL, rest);
     }
-    *parts = rest;
+    struct rsc_nests left = *rest;
+    *rest = *parts;
+    *parts = left;
   }
 }
 
@@ -63,16 +67,16 @@ static int64_t count_missing(struct minimum *m, const struct shape_list *wanted,
   for (size_t w = 0; w < wanted->len; w++) {
     const struct rsc_shape *shape = &want[wanted->at[w]];
     struct rsc_arena *temp = rsc_arena_new();
-    struct rsc_nests parts = {0};
+    struct rsc_nests parts = {0}, rest = {0};
     for (size_t i = 0; i < shape->nests.len; i++)
       *RSC_PUSH(temp, &parts) = rsc_nest_copy(temp, &shape->nests.at[i], 4);
     for (size_t k = 0; k < w && parts.len; k++) {
       const struct rsc_shape *before = &want[wanted->at[k]];
-      if (before->t_max >= shape->t_min && before->t_min <= shape->t_max) subtract(m, temp, &parts, before);
+      if (before->t_max >= shape->t_min && before->t_min <= shape->t_max) subtract(m, temp, &parts, &rest, before);
     }
     for (size_t k = 0; k < held->len && parts.len; k++) {
       const struct rsc_shape *has = &hold[held->at[k]];
-      if (has->t_max >= shape->t_min && has->t_min <= shape->t_max) subtract(m, temp, &parts, has);
+      if (has->t_max >= shape->t_min && has->t_min <= shape->t_max) subtract(m, temp, &parts, &rest, has);
     }
     for (size_t i = 0; i < parts.len; i++) elems += rsc_nest_elems(&parts.at[i]);
     rsc_arena_free(temp);

@@ -120,11 +120,11 @@ static int64_t region_of(const struct scheduler *s, int64_t rank, int64_t *out_b
 }
 
 struct worst {
-  int64_t rank, staging, ops;
+  int64_t rank, staging, ops_rank, ops;
 };
 
 static struct worst find_worst(struct scheduler *s) {
-  struct worst w = {0, 0, 0};
+  struct worst w = {0};
   measure(s);
   for (int64_t r = 0; r < s->cluster->world; r++) {
     int64_t staging = 2 * region_of(s, r, NULL);
@@ -133,7 +133,10 @@ static struct worst find_worst(struct scheduler *s) {
       w.rank = r;
     }
     for (int64_t t = 0; t < s->turns; t++)
-      if (s->ops[r * s->turns + t] > w.ops) w.ops = s->ops[r * s->turns + t];
+      if (s->ops[r * s->turns + t] > w.ops) {
+        w.ops = s->ops[r * s->turns + t];
+        w.ops_rank = r;
+      }
   }
   return w;
 }
@@ -284,16 +287,21 @@ const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *
   struct scheduler s = {.scratch = rsc_arena_new(), .routes = routes, .flows = flows, .cluster = cluster, .limits = limits};
   struct rsc_rounds *out = RSC_NEW(arena, struct rsc_rounds);
   int64_t chunk = limits->chunk ? limits->chunk : auto_chunk(&s);
-  struct worst w = {0, 0, 0};
+  struct worst w = {0};
   s.grains = RSC_ARRAY(s.scratch, struct grains, routes->stream_count);
   for (int64_t i = 0; i < routes->stream_count; i++) s.grains[i] = grains_of(&s, &routes->streams[i]);
   bool ok = check_peers(&s, last ? diag : NULL);
   if (ok && !search(&s, chunk, &w)) {
-    if (last)
+    if (last && w.staging > limits->staging)
       rsc_error(diag, RSC_STAGING_SMALL, (struct rsc_span){.file = -1},
-              "no schedule keeps the limits: rank %" PRId64 " would need %" PRId64 " bytes of staging (--staging %" PRId64
-              ") and up to %" PRId64 " operations in a round (--max-ops %" PRId64 "); raise the limits",
-              w.rank, w.staging, limits->staging, w.ops, limits->max_ops);
+                "no schedule was found within the limits: rank %" PRId64 " would need %" PRId64
+                " bytes of staging; raise --staging, which is %" PRId64,
+                w.rank, w.staging, limits->staging);
+    else if (last)
+      rsc_error(diag, RSC_STAGING_SMALL, (struct rsc_span){.file = -1},
+                "no schedule was found within the limits: rank %" PRId64 " would have %" PRId64
+                " operations in a round; raise --max-ops, which is %" PRId64,
+                w.ops_rank, w.ops, limits->max_ops);
     ok = false;
   }
   if (ok && s.rounds > INT32_MAX) {

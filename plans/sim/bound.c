@@ -175,12 +175,14 @@ void rsp_bound_of(const struct rsp_plan *plan, const struct rsp_sim_cluster *clu
   struct bounder b = {.plan = plan, .cluster = cluster, .out = bound};
   b.inside = rspm_alloc(plan->header->world, sizeof *b.inside);
   rspm_interest_of(plan, &b.interest);
+  bound->exact = b.interest.exact;
   bound_domains(&b);
   bound_egress(&b);
   bound_ranks(&b);
   bound_latency(&b);
   if (bound->term == RSP_BOUND_NOTHING && !b.interest.exact)
-    snprintf(bound->words, sizeof bound->words, "unknown, since what moves is cut too finely to be divided among the ranks");
+    snprintf(bound->words, sizeof bound->words,
+             "unknown, since what moves is cut too finely to be divided among the ranks");
   rspm_interest_free(&b.interest);
   free(b.inside);
 }

@@ -171,7 +171,7 @@ def main():
     p.add_argument('--seed', type=int, default=1)
     p.add_argument('--jobs', type=int, default=os.cpu_count())
     p.add_argument('--budget', type=float, default=0, help='seconds')
-    p.add_argument('--quick', action='store_true', help='for every build: 60 seconds, little shrinking')
+    p.add_argument('--quick', action='store_true', help='for every build: 45 seconds, little shrinking')
     p.add_argument('--out', default='oracle-failures')
     p.add_argument('--mutants', type=float, default=0.25, help='share of cases with a deliberate fault')
     p.add_argument('--shipped', type=float, default=0.03, help='share of cases from the library, at toy sizes')
@@ -188,7 +188,7 @@ def main():
     p.add_argument('--keep', action='store_true')
     opt = p.parse_args()
     if opt.quick:
-        opt.count, opt.budget, opt.shrink, opt.stop = 100000, 60, 10, 3
+        opt.count, opt.budget, opt.shrink, opt.stop = 100000, 45, 10, 3
     base = '/dev/shm' if os.access('/dev/shm', os.W_OK) else None
     os.environ['ORACLE_SCRATCH'] = scratch_dir = tempfile.mkdtemp(prefix='oracle-', dir=base)
     atexit.register(shutil.rmtree, scratch_dir, True)

@@ -21,8 +21,8 @@ def need(name):
     """The module, or the end of this test."""
     try:
         return importlib.import_module(name)
-    except ImportError as error:
-        print(f"skipped: {error}")
+    except Exception as error:  # not there, or not for this machine
+        print(f"skipped: {name}: {error}")
         sys.exit(77)
 
 

@@ -160,6 +160,13 @@ def rejects(c):
         c.write(side, 'model "m.yaml";\n' + "\n".join(text.splitlines()[1:]))
     _, err = c.want(1, "m.yaml:2:8: error[RS0320]", "t2", "i2", "-o", "p")
     check(err.count("error[") == 1, "a model that both sides read is wrong once", err)
+    _, err = c.want(1, ["error[RS0230]", "raise --staging"], "t", "i", "-o", "p", "--staging=8")
+    check("--max-ops" not in err, "only the limit that is too small is named", err)
+    c.write("t3", 'tensor "w" f32 [63, 5]; mesh m [dp: 2, tp: 3]; on m { buffer "w"[_ @tp, _]; }')
+    c.write("i3", 'tensor "w" f32 [63, 5]; mesh m [tp: 7]; on m { buffer "a" = slice("w", 0, 10, 30);'
+            ' buffer "b" = permute("w", 1, 0)[_, _ @tp:cyclic(2)]; }')
+    _, err = c.want(1, ["error[RS0230]", "raise --max-ops"], "t3", "i3", "-o", "p", "--max-ops=3")
+    check("--staging" not in err, "only the limit that is too small is named", err)
     c.want(1, "", "t", "bad", "-o", "never")
     check(not os.path.exists(c.path("never")), "no plan after a refusal")
 
