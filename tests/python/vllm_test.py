@@ -79,5 +79,64 @@ def test_layers():
     assert text.endswith(RIGHT), text
 
 
+# ---- routed experts
+
+
+E = 8
+EXPERTS = {f"experts.{e}.{kind}_proj.weight": ("bf16", (H, I) if kind == "down" else (I, H))
+           for e in range(E) for kind in ("gate", "up", "down")}
+CUT = [
+    'buffer "w13_weight" = stack(e in 0..8, cat(0, "experts.{e}.gate_proj.weight"[_ @tp, _], "experts.{e}.up_proj.weight"[_ @tp, _]));',
+    'buffer "w2_weight" = stack(e in 0..8, "experts.{e}.down_proj.weight"[_, _ @tp]);']
+SPREAD = [
+    "for r in 0..4 { on m[tp = r] {",
+    'buffer "w13_weight" = stack(e in 2 * r..2 * r + 2, cat(0, "experts.{e}.gate_proj.weight", "experts.{e}.up_proj.weight"));',
+    'buffer "w2_weight" = stack(e in 2 * r..2 * r + 2, "experts.{e}.down_proj.weight");']
+
+
+def make_experts(rank, ep):
+    """vLLM's own module. The kernels that it would choose for this machine do not matter, and there may be none."""
+    from vllm.model_executor.layers import fused_moe
+    from vllm.model_executor.layers.fused_moe import config as moe, unquantized_fused_moe_method as method
+    from vllm.model_executor.layers.fused_moe.activation import MoEActivation
+    from vllm.model_executor.layers.fused_moe.expert_map_manager import ExpertMapManager
+    from vllm.model_executor.layers.fused_moe.oracle.unquantized import UnquantizedMoeBackend
+
+    method.select_unquantized_moe_backend = lambda *a, **k: (UnquantizedMoeBackend.TRITON, None)
+    ranks = moe.FusedMoEParallelConfig(
+        tp_size=1 if ep else WORLD, pcp_size=1, dp_size=1, ep_size=WORLD if ep else 1, tp_rank=0 if ep else rank, pcp_rank=0,
+        dp_rank=0, ep_rank=rank if ep else 0, sp_size=1, use_ep=ep, all2all_backend="allgather_reducescatter", enable_eplb=False)
+    sizes = moe.FusedMoEConfig(
+        num_experts=E, experts_per_token=2, hidden_dim=H, intermediate_size=I, num_local_experts=E // WORLD if ep else E,
+        num_logical_experts=E, activation=MoEActivation.SILU, device="cpu", routing_method=moe.RoutingMethodType.Renormalize,
+        moe_parallel_config=ranks, in_dtype=torch.bfloat16)
+    return fused_moe.RoutedExperts("mlp.experts", torch.bfloat16, sizes, None,
+                                   ExpertMapManager(64, 2, E, 0, None, ranks, "linear", False))
+
+
+def load_experts(module, weights):
+    for name, tensor in weights.items():
+        _, expert, kind, _ = name.split(".")
+        param = module.w2_weight if kind == "down_proj" else module.w13_weight
+        shard = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}[kind]
+        param.weight_loader(param, tensor, name, shard_id=shard, expert_id=int(expert))
+
+
+def test_experts():
+    """Every expert cut, or the experts spread: the map of experts keeps its values."""
+    for ep, right in ((False, CUT), (True, SPREAD)):
+        recordings = []
+        with config.set_current_vllm_config(config.VllmConfig()):
+            for rank in range(WORLD):
+                try:
+                    with recorder.shapes_only():
+                        module = make_experts(rank, ep)
+                except (ImportError, TypeError) as error:
+                    raise support.Skip(f"this vLLM makes its experts otherwise: {error}")
+                recordings.append(recorder.record(module, lambda w: load_experts(module, w), EXPERTS, rank, WORLD))
+        lines = [line.strip() for line in recorder.layout(recordings).split("\n")]
+        assert not [r for r in right if r not in lines], lines
+
+
 if __name__ == "__main__":
     sys.exit(support.main(globals()))
