@@ -64,15 +64,15 @@ class Generator:
             return f'for {v} in 0..{s.n(f.count)} {{ tensor "{f.prefix}.{{{v}}}{f.suffix}" {f.dtype} [{dims}]; }}'
         return ' '.join(f'tensor "{n}" {f.dtype} [{dims}];' for n in f.names())
 
-    def catalogue(self, fams):
+    def catalogue(self, fams, constants='CN: 3, CT: [0, 2, 1], CS: "text"'):
         out = ['reshard-model: 1', 'name: random', f'dtype: {self.rng.choice(["bf16", "f32"])}',
-               'constants: {CN: 3, CT: [0, 2, 1], CS: "text"}', 'tensors:']
+               f'constants: {{{constants}}}', 'tensors:' if fams else 'tensors: []']
         for f in fams:
             y = [f'name: "{yaml_name(f)}"', f'shape: [{", ".join(map(str, f.shape))}]', f'dtype: {f.dtype}']
             if f.count:
                 over = f'0..{f.count}'
                 if f.count == 3:
-                    over = self.rng.choice(['0..CN', '[0, 1, 2]', '0..CN + 0'])
+                    over = self.rng.choice([f'0..{constants[:2]}', '[0, 1, 2]', f'0..{constants[:2]} + 0'])
                 if '{k}' in y[0] and self.rng.random() < 0.15 and over.startswith('0..') and f.count != 3:
                     y[0], over = y[0].replace('{k}', '{k - 1}'), f'1..{f.count + 1}'
                 y.insert(1, f'for: {{k: {over}}}' if f.inner is None else f'for: {{k: {over}, j: 0..{f.inner}}}')
@@ -83,11 +83,14 @@ class Generator:
         rng = self.rng
         self.make_tensors()
         listed = [f for f in self.fams if rng.random() < 0.5] if rng.random() < 0.2 else []
-        how = rng.choice(['model', 'option']) if listed else None
+        how = rng.choice(['model', 'option', 'both']) if listed else None
         if listed:
-            self.case.files['cat.yaml'] = self.catalogue(listed)
+            k = rng.randint(1, len(listed)) if how == 'both' else len(listed)
+            self.case.files['cat.yaml'] = self.catalogue(listed[:k])
+            if how == 'both':
+                self.case.files['cat2.yaml'] = self.catalogue(listed[k:], 'CM: 3')
             for sg in self.sides.values():
-                for k, x in (('CN', 3), ('CT', [0, 2, 1]), ('CS', 'text')):
+                for k, x in (('CM', 3), ('CN', 3), ('CT', [0, 2, 1]), ('CS', 'text')):
                     sg.side.env = (sg.side.env, k, x)
         for sg in self.sides.values():
             sg.make_meshes()
@@ -101,7 +104,7 @@ class Generator:
             if sg.which == 'infer':
                 for _ in range(rng.choice([0, 1, 2])):
                     sg.make_buffer()
-        if how == 'option':
+        if listed and how != 'model':
             self.case.models = ['cat.yaml']
         self.decls = {}
         for w, sg in self.sides.items():
@@ -134,7 +137,7 @@ class Generator:
     def write(self):
         for w, sg in self.sides.items():
             o = self.order[w]
-            head = ['model "cat.yaml";'] if self.how == 'model' else []
+            head = {'model': ['model "cat.yaml";'], 'both': ['model "cat2.yaml";']}.get(self.how, [])
             pre = [p for p in sg.pre]
             uses = [i.render() for i in sg.items]
             if o['shuffle']:

@@ -81,7 +81,7 @@ class Grower:
     def grow(self, depth):
         v = None
         roll = self.rng.random()
-        if depth > 0 and roll < 0.28:
+        if depth > 0 and roll < 0.33:
             v = self.family(depth)
         if depth > 0 and v is None and roll < 0.55:
             v = self.cat(depth)
@@ -97,7 +97,7 @@ class Grower:
         if self.sg.plain:
             kind = self.rng.choice(['view', 'view', 'view', 'permute', 'gapcat', 'def', 'back'])
             return getattr(self, 'step_' + kind)(v)
-        kinds = {'view': 14, 'slice': 2, 'permute': 2, 'op': 1.2, 'replica': 1.2, 'gapcat': 1, 'cond': 0.5, 'def': 1.2,
+        kinds = {'view': 14, 'slice': 2, 'permute': 2, 'op': 1.8, 'replica': 1.2, 'gapcat': 1.4, 'cond': 0.5, 'def': 1.2,
                  'back': 0.4, 'use': 0.7, 'twice': 0.3}
         kind = self.rng.choices(list(kinds), list(kinds.values()))[0]
         return getattr(self, 'step_' + kind)(v)
@@ -450,7 +450,7 @@ class Grower:
 
     def family(self, depth):
         """stack or cat over the members of a family."""
-        if self.rng.random() < 0.25:
+        if self.rng.random() < 0.3:
             return self.nested()
         fam = self.sg.pick_family(self.sc)
         if not fam:
@@ -482,7 +482,7 @@ class Grower:
         for _ in range(self.rng.choice([0, 1, 1, 2])):
             w = gr.step(v)
             v = w if w and w.tmpl else v
-        pair = self.rng.random() < 0.5 and self.joined(gr, v, fam, idx, max(order) + 1 if order else n)
+        pair = self.rng.random() < 0.6 and self.joined(gr, v, fam, idx, max(order) + 1 if order else n)
         v = pair or v
         rep = order is not None and self.sg.which == 'train' and len(set(order)) != len(order)
         body = f'replica {v.text}' if rep else v.text
