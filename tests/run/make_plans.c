@@ -6,7 +6,7 @@
 
 #include "plans/plan.h"
 #include "tests/plan/tiny.h"
-#include "tests/run/check.h"
+#include "tests/check.h"
 
 static struct tiny tiny;
 

@@ -8,7 +8,7 @@
 
 #include "plans/dtype.h"
 #include "plans/format.h"
-#include "tests/run/check.h"
+#include "tests/check.h"
 #include "tools/run_convert.h"
 
 static void round_trip(uint32_t dtype) {

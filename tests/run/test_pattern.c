@@ -7,7 +7,7 @@
 
 #include "plans/plan.h"
 #include "tests/plan/tiny.h"
-#include "tests/run/check.h"
+#include "tests/check.h"
 #include "tools/run_convert.h"
 #include "tools/run_pattern.h"
 #include "tools/run_walk.h"

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "tests/run/check.h"
+#include "tests/check.h"
 #include "tools/safetensors.h"
 
 static unsigned char file[1 << 16];

@@ -1,23 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check: what the test programs of this directory say when they fail; their random numbers.
+ * check: what the test programs of this directory say when they fail, and their random numbers.
  */
 #ifndef TESTS_RUNTIME_CHECK_H
 #define TESTS_RUNTIME_CHECK_H
 
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-#define CHECK(condition, ...)                                                                                          \
-  do {                                                                                                                 \
-    if (!(condition)) {                                                                                                \
-      fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                                                  \
-      fprintf(stderr, __VA_ARGS__);                                                                                    \
-      fputc('\n', stderr);                                                                                             \
-      exit(1);                                                                                                         \
-    }                                                                                                                  \
-  } while (0)
+#include "tests/check.h"
 
 /* splitmix64 */
 static inline uint64_t random_next(uint64_t *state) {

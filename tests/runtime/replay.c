@@ -233,20 +233,18 @@ void players_check(const struct player *players, uint32_t world, uint64_t versio
   }
 }
 
-void replay_plan(const void *bytes, size_t size, enum reshard_mode mode, uint64_t delay_seed, uint64_t seed) {
-  struct stage stage;
-  stage_open(&stage, bytes, size);
-  stage_fill(&stage, seed);
+void replay_stage(struct stage *stage, const void *bytes, size_t size, enum reshard_mode mode, uint64_t delay_seed,
+                  uint64_t seed) {
   struct reshard_plan *plan;
   struct reshard_host_group *group;
   CHECK(reshard_open_memory(bytes, size, &plan, NULL) == RESHARD_OK, "open");
-  uint32_t world = stage.plan.header->world;
+  uint32_t world = stage->plan.header->world;
   CHECK(reshard_host_group_new(world, &group) == RESHARD_OK, "group");
   struct player *players = calloc(world, sizeof *players);
   CHECK(players, "memory");
   for (uint32_t pass = 0; pass < 2; pass++) {
-    if (pass > 0) stage_fill(&stage, seed + 77);
-    players_init(players, &stage, plan, group, mode);
+    if (pass > 0) stage_fill(stage, seed + 77);
+    players_init(players, stage, plan, group, mode);
     for (uint32_t r = 0; r < world; r++) {
       players[r].config.delay_seed = delay_seed;
       players[r].config.flags = delay_seed ? RESHARD_GUARD : 0;
@@ -254,12 +252,19 @@ void replay_plan(const void *bytes, size_t size, enum reshard_mode mode, uint64_
     }
     play(players, world);
     players_check(players, world, 1 + pass, seed);
-    const char *wrong = stage_check(&stage);
+    const char *wrong = stage_check(stage);
     CHECK(!wrong, "seed %llu, %s, pass %u: %s", (unsigned long long)seed, mode == RESHARD_FUSED ? "fused" : "staged",
           pass, wrong);
   }
   free(players);
   reshard_host_group_free(group);
   reshard_close(plan);
+}
+
+void replay_plan(const void *bytes, size_t size, enum reshard_mode mode, uint64_t delay_seed, uint64_t seed) {
+  struct stage stage;
+  stage_open(&stage, bytes, size);
+  stage_fill(&stage, seed);
+  replay_stage(&stage, bytes, size, mode, delay_seed, seed);
   stage_close(&stage);
 }

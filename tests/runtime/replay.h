@@ -52,8 +52,11 @@ void players_init(struct player *players, struct stage *stage, struct reshard_pl
 void play(struct player *players, uint32_t world);
 /* All ranks have whole refits, `version` of them. */
 void players_check(const struct player *players, uint32_t world, uint64_t version, uint64_t seed);
-/* A plan in one mode: every byte of every buffer, and around it, after each of several refits with other contents. With
- * a delay seed: with guards too. */
+/* An open stage of this plan, filled with `seed`, in one mode: every byte of every buffer, and around it, after each of
+ * several refits with other contents. With a delay seed: with guards too. */
+void replay_stage(struct stage *stage, const void *bytes, size_t size, enum reshard_mode mode, uint64_t delay_seed,
+                  uint64_t seed);
+/* The same with a stage of its own. */
 void replay_plan(const void *bytes, size_t size, enum reshard_mode mode, uint64_t delay_seed, uint64_t seed);
 /* Binds all buffers of the rank. */
 enum reshard_status bind_all(struct reshard_context *context, const struct stage *stage, uint32_t rank);

@@ -10,16 +10,6 @@
 #include "tests/runtime/made.h"
 #include "tests/runtime/replay.h"
 
-static void check_players(const struct player *players, uint32_t world, uint64_t version, uint64_t seed) {
-  for (uint32_t r = 0; r < world; r++) {
-    const struct player *p = &players[r];
-    CHECK(p->opened == RESHARD_OK && p->prepared == RESHARD_OK && p->refitted == RESHARD_OK, "seed %llu rank %u: %s",
-          (unsigned long long)seed, r, p->fault.what);
-    CHECK(p->version == version, "seed %llu rank %u: version %llu", (unsigned long long)seed, r,
-          (unsigned long long)p->version);
-  }
-}
-
 /* Tied weights: with relays every inference buffer has a twin, which from here on lies at the same address. */
 static void tie(struct stage *stage) {
   uint32_t train = 0, gids = (uint32_t)stage->plan.buffer_count;
@@ -42,30 +32,7 @@ static void one_mode(const void *bytes, size_t size, enum reshard_mode mode, uin
   stage_open(&stage, bytes, size);
   stage_fill(&stage, seed);
   if (tied) tie(&stage);
-  struct reshard_plan *plan;
-  struct reshard_host_group *group;
-  CHECK(reshard_open_memory(bytes, size, &plan, NULL) == RESHARD_OK, "open");
-  uint32_t world = stage.plan.header->world;
-  CHECK(reshard_host_group_new(world, &group) == RESHARD_OK, "group");
-  struct player *players = calloc(world, sizeof *players);
-  CHECK(players, "memory");
-  for (uint32_t pass = 0; pass < 2; pass++) {
-    if (pass > 0) stage_fill(&stage, seed + 77);
-    players_init(players, &stage, plan, group, mode);
-    for (uint32_t r = 0; r < world; r++) {
-      players[r].config.delay_seed = delay_seed;
-      players[r].config.flags = delay_seed ? RESHARD_GUARD : 0;
-      players[r].refits = 1 + pass;
-    }
-    play(players, world);
-    check_players(players, world, 1 + pass, seed);
-    const char *wrong = stage_check(&stage);
-    CHECK(!wrong, "seed %llu, %s, pass %u: %s", (unsigned long long)seed, mode == RESHARD_FUSED ? "fused" : "staged",
-          pass, wrong);
-  }
-  free(players);
-  reshard_host_group_free(group);
-  reshard_close(plan);
+  replay_stage(&stage, bytes, size, mode, delay_seed, seed);
   stage_close(&stage);
 }
 
@@ -180,13 +147,13 @@ static void many(enum reshard_mode mode) {
   players_init(players, &stage, plan, group, mode);
   for (uint32_t r = 0; r < TINY_WORLD; r++) players[r].refits = 1000;
   play(players, TINY_WORLD);
-  check_players(players, TINY_WORLD, 1000, 9);
+  players_check(players, TINY_WORLD, 1000, 9);
   CHECK(!stage_check(&stage), "%s", stage_check(&stage));
   /* And a thousand contexts of one refit each, in one group. */
   for (uint32_t i = 0; i < 1000; i++) {
     players_init(players, &stage, plan, group, mode);
     play(players, TINY_WORLD);
-    check_players(players, TINY_WORLD, 1, i);
+    players_check(players, TINY_WORLD, 1, i);
   }
   reshard_host_group_free(group);
   reshard_close(plan);

@@ -8,15 +8,18 @@ import ctypes
 import threading
 
 from ._library import byref, library
+from ._shared import Shared
 from .context import Context
-from .errors import Fault, PeerFailed, Status, Timeout, WrongState, error_of
+from .errors import Fault, PeerFailed, Status, Timeout, error_of
 
 
-class HostGroup:
+class HostGroup(Shared):
     """Where the rank threads meet. After an error close all contexts and make a new one."""
 
+    _WHAT = "group"
+
     def __init__(self, world):
-        self._handle, self._contexts, self._lib, self.world = None, 0, library(), world
+        self._lib, self.world = library(), world
         handle = ctypes.c_void_p()
         status = self._lib.reshard_host_group_new(world, byref(handle))
         if status != Status.OK:
@@ -29,25 +32,8 @@ class HostGroup:
         """For a rank that cannot go on: the calls of all others end with PeerFailed and this text."""
         self._lib.reshard_host_group_abort(self._handle, rank, str(text).encode("utf-8", "replace"))
 
-    def close(self):
-        if self._handle is None:
-            return
-        if self._contexts:
-            raise WrongState(
-                Fault(Status.WRONG_STATE, f"{self._contexts} contexts of this group are open; close them first")
-            )
-        self._lib.reshard_host_group_free(self._handle)
-        self._handle = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def __del__(self):
-        if getattr(self, "_handle", None) is not None and not self._contexts:
-            self.close()
+    def _free(self, handle):
+        self._lib.reshard_host_group_free(handle)
 
 
 def _first(errors):

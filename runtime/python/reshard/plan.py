@@ -5,12 +5,15 @@ import ctypes
 import os
 
 from ._library import CFault, CPlanInfo, byref, library
-from .errors import Fault, Status, WrongState, error_of, fault_of
+from ._shared import Shared
+from .errors import Fault, Status, error_of, fault_of
 
 
-class Plan:
+class Plan(Shared):
     """Plan(path), or Plan.from_bytes(data). Attributes: world, train_world, infer_world, rounds, plan_id (32
     hexadecimal digits), staging_limit (bytes per rank)."""
+
+    _WHAT = "plan"
 
     def __init__(self, path):
         self._memory = None
@@ -26,7 +29,7 @@ class Plan:
         return self
 
     def _open(self, call):
-        self._handle, self._contexts, self._lib = None, 0, library()
+        self._lib = library()
         handle, fault = ctypes.c_void_p(), CFault()
         if call(self._lib, byref(handle), byref(fault)) != Status.OK:
             raise error_of(fault_of(fault))
@@ -36,25 +39,8 @@ class Plan:
         self.world, self.train_world, self.infer_world = info.world, info.train_world, info.infer_world
         self.rounds, self.staging_limit, self.plan_id = info.rounds, info.staging_limit, bytes(info.plan_id).hex()
 
-    def close(self):
-        if self._handle is None:
-            return
-        if self._contexts:
-            raise WrongState(
-                Fault(Status.WRONG_STATE, f"{self._contexts} contexts of this plan are open; close them first")
-            )
-        self._lib.reshard_close(self._handle)
-        self._handle = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def __del__(self):
-        if getattr(self, "_handle", None) is not None and not self._contexts:
-            self.close()
+    def _free(self, handle):
+        self._lib.reshard_close(handle)
 
     def __repr__(self):
         return f"<reshard.Plan {self.plan_id[:8]}: {self.train_world} training, {self.infer_world} inference ranks>"

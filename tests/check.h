@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check: what the test programs of this directory say when they fail.
+ * check: what the test programs in C say when they fail.
  */
-#ifndef TESTS_RUN_CHECK_H
-#define TESTS_RUN_CHECK_H
+#ifndef TESTS_CHECK_H
+#define TESTS_CHECK_H
 
 #include <stdio.h>
 #include <stdlib.h>
