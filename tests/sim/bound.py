@@ -29,7 +29,8 @@ def tool(args, d):
 
 
 def sets_of(pair, ranks):
-    """(bytes, holders, wanters) of elements with the same, and bytes written per rank."""
+    """(bytes, holders, wanters) of elements with the same, and bytes written per rank; the ranks that hold an
+    element, wanted or not, or want one that is not skipped: the rest are idle and carry nothing."""
     world = {(side, r[side + '_rank']): r['rank'] for r in ranks for side in ('train', 'infer')
              if r[side + '_rank'] is not None}
     size = np.array([BYTES[pair.tensors[n][0]] for n in pair.names] or [1])
@@ -46,17 +47,17 @@ def sets_of(pair, ranks):
     kinds, of = np.unique(rows, axis=0, return_inverse=True)
     total = np.bincount(of.reshape(-1), weights=size[pair.owner[used]], minlength=len(kinds))
     n = len(ranks)
-    return [(int(b), frozenset(np.flatnonzero(k[:n])), frozenset(np.flatnonzero(k[n:2 * n])), k[2 * n:])
+    sets = [(int(b), frozenset(np.flatnonzero(k[:n])), frozenset(np.flatnonzero(k[n:2 * n])), k[2 * n:])
             for b, k in zip(total, kinds)]
+    return sets, set(np.flatnonzero(holds.any(0) | wants[used].any(0)))
 
 
 def terms_of(pair, ranks, rates):
     """Each term by counting. rates: link -> per rank."""
     n, domain = len(ranks), [r['domain'] for r in ranks]
     ingest, copies, need, memory, firsts = {}, {}, [0] * n, [0] * n, {}
-    active = set()
-    for bytes_, holders, wanters, written in sets_of(pair, ranks):
-        active |= holders | wanters
+    sets, active = sets_of(pair, ranks)
+    for bytes_, holders, wanters, written in sets:
         inside, outside = {domain[r] for r in holders}, False
         for d in {domain[r] for r in wanters}:
             takers = sum(1 for r in wanters if domain[r] == d and r not in holders)
