@@ -14,7 +14,8 @@ void reshard_config_init(struct reshard_config *config) {
   *config = (struct reshard_config){.struct_bytes = sizeof *config,
                                     .backend = RESHARD_HOST,
                                     .mode = RESHARD_FUSED,
-                                    .timeout_seconds = DEFAULT_TIMEOUT};
+                                    .timeout_seconds = DEFAULT_TIMEOUT,
+                                    .device = -1};
 }
 
 static const struct rsr_backend *backend_of(enum reshard_backend backend) {

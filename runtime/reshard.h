@@ -52,7 +52,11 @@ enum reshard_status {
 };
 
 enum reshard_side { RESHARD_TRAIN = 0, RESHARD_INFER = 1 };
-enum reshard_backend { RESHARD_HOST = 0 };
+enum reshard_backend {
+  RESHARD_HOST = 0, /* every rank a thread of this process, plain memory */
+  RESHARD_MPI = 1,  /* every rank a process, plain memory, MPI point to point; staged */
+  RESHARD_NCCL = 2  /* every rank a GPU, NCCL send and receive, CUDA kernels; staged */
+};
 /* STAGED runs the plan's rounds and staging as a network would; FUSED copies straight from buffer to buffer. */
 enum reshard_mode { RESHARD_STAGED = 0, RESHARD_FUSED = 1 };
 
@@ -113,7 +117,10 @@ RESHARD_API void reshard_host_group_abort(struct reshard_host_group *group, uint
  * the data. `bytes` is the same on all ranks. */
 typedef int (*reshard_all_gather_fn)(void *user, const void *mine, size_t bytes, void *all, double timeout_seconds);
 
-#define RESHARD_GUARD 1u /* poison staging and watch its edges: finds wrong overlaps, costs time */
+#define RESHARD_GUARD 1u    /* poison staging and watch its edges: finds wrong overlaps, costs time */
+#define RESHARD_VERIFY 2u   /* sender and receiver hash what they send and get: end to end, costs time; on all ranks */
+#define RESHARD_NO_GRAPH 4u /* nccl: enqueue every refit anew, without a CUDA graph */
+#define RESHARD_REGISTER 8u /* nccl: register the buffers of direct messages with the communicator */
 
 /* For tests: what one rank does wrong. */
 enum reshard_inject_kind {
@@ -139,6 +146,10 @@ struct reshard_config {
   uint32_t flags;                   /* RESHARD_GUARD */
   reshard_all_gather_fn all_gather; /* required by backends without a control channel of their own; host: may be NULL */
   void *all_gather_user;
+  const void *mpi_comm;     /* mpi: an MPI_Comm * with the world's ranks in order, duplicated; NULL: MPI_COMM_WORLD */
+  const char *cuda_library; /* nccl: path of libcudart; NULL: by its usual names. Read by context_open only */
+  const char *nccl_library; /* nccl: path of libnccl; NULL: by its usual names */
+  int device;               /* nccl: number of the CUDA device of this rank; -1: the current one of this thread */
   struct reshard_inject inject;
 };
 /* Host, fused, no group, 30 s. */

@@ -71,6 +71,10 @@ class CConfig(Structure):
         ("flags", c_uint32),
         ("all_gather", ALL_GATHER),
         ("all_gather_user", c_void_p),
+        ("mpi_comm", c_void_p),
+        ("cuda_library", c_char_p),
+        ("nccl_library", c_char_p),
+        ("device", c_int),
         ("inject", CInject),
         ("later", c_uint8 * 1024),
     ]
