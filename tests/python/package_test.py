@@ -68,7 +68,7 @@ def test_command_line():
 def test_example():
     if importlib.util.find_spec("numpy") is None:
         raise support.Skip("numpy is not installed")
-    done = python(PACKAGE / "examples" / "host_refit.py")
+    done = python(PACKAGE / "examples" / "training_loop.py")
     assert done.returncode == 0 and "refit 10: version 10" in done.stdout and "every weight right" in done.stdout, done.stdout + done.stderr
 
 

@@ -14,7 +14,7 @@
 The recorder of loaders is `reshard.record`; it needs torch and is imported only when asked for.
 """
 
-from . import errors, host
+from . import control, errors, host
 from .context import Buffer, Context
 from .errors import Error, Fault, Status
 from .host import HostGroup
@@ -32,6 +32,7 @@ __all__ = [
     "Report",
     "Status",
     "bind_module",
+    "control",
     "errors",
     "host",
 ]

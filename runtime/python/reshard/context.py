@@ -7,6 +7,8 @@ In: a plan, this process's world rank, tensors. Out: the inference tensors hold 
 
 import ctypes
 import dataclasses
+import os
+import sys
 from typing import Optional, Tuple
 
 from . import tensors
@@ -14,10 +16,11 @@ from ._library import ALL_GATHER, CBufferInfo, CConfig, CFault, byref, library
 from .errors import Error, Fault, InvalidArgument, Status, UnknownBuffer, WrongState, error_of, fault_of
 
 SIDES = ("train", "infer")
-_BACKENDS = {"host": (0, "cpu")}  # number in reshard.h, where its buffers live
+# number in reshard.h, where its buffers live, how it runs unless told
+_BACKENDS = {"host": (0, "cpu", "fused"), "mpi": (1, "cpu", "staged"), "nccl": (2, "cuda", "staged")}
 _MODES = {"staged": 0, "fused": 1}
 _INJECTIONS = {"die": 1, "fail": 2, "no_memory": 3, "stall": 4}
-GUARD = 1
+_FLAGS = {"guard": 1, "verify": 2, "no_graph": 4, "register": 8}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +42,12 @@ def _choose(word, among, what):
     return among[word]
 
 
+def _current_stream(device):
+    """The address of torch's current stream on this device; CUDA's default stream where there is no torch."""
+    torch = sys.modules.get("torch")
+    return torch.cuda.current_stream(device if device >= 0 else None).cuda_stream if torch else None
+
+
 def _gather(function, world):
     """The caller's all-gather, bytes to a list of bytes, as the library calls it."""
 
@@ -57,9 +66,14 @@ def _gather(function, world):
 
 class Context:
     """Context(plan, rank, group=G): of the host backend, G is the HostGroup that the rank threads share.
+    Context(plan, rank, backend="mpi"): reshard.mpi.init() came before.
+    Context(plan, rank, backend="nccl", all_gather=control.torch_store(...)): this process has one GPU.
 
-    mode: "fused" or "staged"; timeout: seconds; delay_seed, guard, inject: for tests, see runtime/reshard.h;
-    all_gather: function of (bytes, timeout) to the list of every rank's bytes, for backends that need one.
+    mode: "fused" (host only) or "staged"; timeout: seconds; verify: hash what is sent and got, on all ranks;
+    all_gather: function of (bytes, timeout) to the list of every rank's bytes (reshard.control), required by nccl;
+    device: the number of the GPU, or None for the current one; graph: one CUDA graph per context, or enqueue each refit;
+    register: register the buffers of direct messages; comm: for mpi, the address of an MPI_Comm;
+    cuda_library, nccl_library: paths; delay_seed, guard, inject: for tests, see runtime/reshard.h.
     """
 
     def __init__(
@@ -69,20 +83,33 @@ class Context:
         group=None,
         *,
         backend="host",
-        mode="fused",
+        mode=None,
         timeout=30.0,
+        verify=False,
+        all_gather=None,
+        device=None,
+        graph=True,
+        register=False,
+        comm=None,
+        cuda_library=None,
+        nccl_library=None,
         delay_seed=0,
         guard=False,
-        all_gather=None,
         inject=None,
     ):
         self._handle, self._lib, self.plan, self.rank, self._group = None, library(), plan, rank, group
         config = CConfig()
         self._lib.reshard_config_init(byref(config))
-        config.backend, self._device = _choose(backend, _BACKENDS, "backend")
-        config.mode = _choose(mode, _MODES, "mode")
+        config.backend, self._device, usual = _choose(backend, _BACKENDS, "backend")
+        config.mode = _choose(usual if mode is None else mode, _MODES, "mode")
         config.group = group._handle if group is not None else None
-        config.timeout_seconds, config.delay_seed, config.flags = timeout, delay_seed, GUARD if guard else 0
+        config.timeout_seconds, config.delay_seed = timeout, delay_seed
+        chosen = {"guard": guard, "verify": verify, "no_graph": not graph, "register": register}
+        config.flags = sum(bit for name, bit in _FLAGS.items() if chosen[name])
+        config.device = self._number = -1 if device is None else device
+        config.mpi_comm = comm
+        for field, path in (("cuda_library", cuda_library), ("nccl_library", nccl_library)):
+            setattr(config, field, os.fsencode(path) if path is not None else None)
         if all_gather is not None:
             config.all_gather = self._all_gather = _gather(all_gather, plan.world)
         if inject is not None:
@@ -159,8 +186,12 @@ class Context:
         self._ok(self._lib.reshard_prepare(self._open()))
 
     def refit(self, stream=None):
-        """Starts one refit. `stream`: of the backend (a torch stream or its address); of the host backend None."""
-        self._ok(self._lib.reshard_refit(self._open(), getattr(stream, "cuda_stream", stream)))
+        """Starts one refit, after what is on the stream, which then waits for it. `stream`: a torch stream or a CUDA
+        stream's address, by default torch's current one; None with the other backends."""
+        handle = self._open()
+        if stream is None and self._device == "cuda":
+            stream = _current_stream(self._number)
+        self._ok(self._lib.reshard_refit(handle, getattr(stream, "cuda_stream", stream)))
 
     def query(self):
         """Whether the refit has ended on this rank; a failure is raised."""
