@@ -293,5 +293,76 @@ def test_torch():
         assert module.layers[0].b.view(torch.int16).tolist() == [1, 2, 3, 4, 0, 0]
 
 
+class Store:
+    """What reshard.control.torch_store uses of a torch store."""
+
+    def __init__(self):
+        self.rows, self.changed = {}, threading.Condition()
+
+    def set(self, key, value):
+        with self.changed:
+            self.rows[key] = value
+            self.changed.notify_all()
+
+    def wait(self, keys, timeout):
+        with self.changed:
+            if not self.changed.wait_for(lambda: all(k in self.rows for k in keys), timeout.total_seconds()):
+                raise RuntimeError("wait timeout")
+
+    def get(self, key):
+        return self.rows[key]
+
+    def delete_key(self, key):
+        with self.changed:
+            return self.rows.pop(key, None) is not None
+
+
+def test_torch_store():
+    store, world, calls = (torch.distributed.HashStore() if torch else Store()), 3, 5
+    got = [[] for _ in range(world)]
+
+    def rank_thread(rank):
+        meet = reshard.control.torch_store(store, rank, world)
+        for call in range(calls):
+            got[rank].append(meet(bytes([rank, call, 0]), 10))
+
+    threads = [threading.Thread(target=rank_thread, args=(r,)) for r in range(world)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    want = [[bytes([r, call, 0]) for r in range(world)] for call in range(calls)]
+    assert got == [want] * world, got
+    if not torch:
+        assert len(store.rows) == world, store.rows  # those of the last call; the others were read and deleted
+    alone = reshard.control.torch_store(Store(), 0, 2)
+    raises(RuntimeError, lambda: alone(b"x", 0.05), "timeout")
+
+
+def test_control_in_use():
+    """A context agrees over the caller's channel, and a channel that fails ends the call on this rank."""
+    store = Store()
+    with plan() as p:
+        meets = [reshard.control.torch_store(store, r, p.world) for r in range(p.world)]
+        group, versions = reshard.HostGroup(p.world), [None] * p.world
+
+        def rank_thread(r):
+            with reshard.Context(p, r, group, all_gather=meets[r]) as context:
+                versions[r] = refit(context, *arrays(r))
+
+        threads = [threading.Thread(target=rank_thread, args=(r,)) for r in range(p.world)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        group.close()
+    assert versions == [1] * 5, versions
+
+
+def test_backends():
+    with plan() as p:
+        raises(errors.Error, lambda: reshard.Context(p, 0, backend="smoke"), "smoke", "host, mpi, nccl")
+
+
 if __name__ == "__main__":
     sys.exit(support.main(globals()))
