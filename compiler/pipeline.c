@@ -22,6 +22,7 @@ enum { DIRECT_MIN = 1 << 20 }; /* bytes: shorter runs are packed, so that a roun
 
 struct compile {
   struct rsc_arena *arena;
+  struct rsc_arena *attempt; /* routes and what is made from them, of the present attempt to find rounds */
   struct rsc_sources *sources;
   struct rsc_diag *diag;
   const struct rsc_options *o;
@@ -114,10 +115,12 @@ static const struct rsc_rounds *find_rounds(struct compile *c, const struct rsc_
     struct rsc_plan_limits tried = *limits;
     tried.max_turns = ways[i].turns;
     if (i) {
-      *flows = ways[i].packed ? rsc_intersect(c->arena, pairs, INT64_MAX, c->o->seed_bug) : direct;
-      *routes = rsc_route(c->arena, pairs, *flows, cluster, ways[i].fanout);
+      rsc_arena_free(c->attempt);
+      c->attempt = rsc_arena_new();
+      *flows = ways[i].packed ? rsc_intersect(c->attempt, pairs, INT64_MAX, c->o->seed_bug) : direct;
+      *routes = rsc_route(c->attempt, pairs, *flows, cluster, ways[i].fanout);
     }
-    const struct rsc_rounds *rounds = rsc_schedule(c->arena, c->diag, *routes, *flows, cluster, &tried, i + 1 == WAYS);
+    const struct rsc_rounds *rounds = rsc_schedule(c->attempt, c->diag, *routes, *flows, cluster, &tried, i + 1 == WAYS);
     if (rounds) return rounds;
   }
   return NULL;
@@ -167,7 +170,7 @@ static bool compile(struct compile *c) {
   int64_t *ingest = RSC_ARRAY(c->arena, int64_t, cluster.domain_count);
   int64_t minimum = rsc_network_minimum(pairs, &cluster, ingest, &intersections);
   struct rsc_plan_limits limits = {(int64_t)o->staging, (int64_t)o->chunk, o->max_ops, o->max_peers, 0};
-  const struct rsc_routes *routes = rsc_route(c->arena, pairs, flows, &cluster, 0);
+  const struct rsc_routes *routes = rsc_route(c->attempt, pairs, flows, &cluster, 0);
   if (dumps(c, "routes")) rsc_routes_print(routes, o->dump_file);
   if (!passed(c, "route", true)) return c->stopped;
 
@@ -209,14 +212,16 @@ static void dump_plan(const struct compile *c) {
 enum rsc_outcome rsc_compile(const struct rsc_options *options, rsc_diag_fn diag, void *diag_user,
                              void (*on_pass)(void *user, const char *pass), void *pass_user,
                              struct rsc_result *result) {
-  struct compile c = {.arena = rsc_arena_new(), .o = options, .on_pass = on_pass, .pass_user = pass_user, .result = result};
+  struct compile c = {.arena = rsc_arena_new(), .attempt = rsc_arena_new(), .o = options, .on_pass = on_pass,
+                      .pass_user = pass_user, .result = result};
   *result = (struct rsc_result){0};
   c.sources = rsc_sources_new(c.arena);
   c.diag = rsc_diag_new(c.arena, c.sources, diag, diag_user);
   bool ok = compile(&c);
   rsc_diag_flush(c.diag);
   dump_plan(&c);
-  result->stats.arena_bytes = rsc_arena_bytes(c.arena);
+  result->stats.arena_bytes = rsc_arena_bytes(c.arena) + rsc_arena_bytes(c.attempt);
+  rsc_arena_free(c.attempt);
   rsc_arena_free(c.arena);
   return ok ? RSC_COMPILED : c.trouble ? RSC_TROUBLE : RSC_REJECTED;
 }

@@ -21,7 +21,8 @@ struct rsc_part {
 };
 
 struct rsc_parts {
-  RSC_VEC(struct rsc_part);
+  struct rsc_part *at;
+  size_t len;
 };
 
 /* Everything that goes from one process to another by one way, in order of falling wire size. src == dst without a parent
