@@ -25,12 +25,20 @@ enum rsc_code {
 
 enum rsc_severity { RSC_ERROR, RSC_WARNING };
 
-/* The files of one compilation: their names as the user wrote them, and their text for carets. */
+/* The files of one compilation: their names as the user wrote them, for messages; their titles, for the plan; and their
+ * text for carets. */
 struct rsc_sources;
 struct rsc_sources *rsc_sources_new(struct rsc_arena *arena);
 /* Copies name and text; returns the file's index. `digest` of the text is the caller's business. */
 int rsc_sources_add(struct rsc_sources *sources, const char *name, const char *text, size_t len);
+/* The same, where the title is not the name's last component. */
+int rsc_sources_add_titled(struct rsc_sources *sources, const char *name, const char *title, const char *text,
+                           size_t len);
 const char *rsc_sources_name(const struct rsc_sources *sources, int file);
+const char *rsc_sources_title(const struct rsc_sources *sources, int file);
+/* The first file that has this one's title, or -1. */
+int rsc_sources_first_titled(const struct rsc_sources *sources, int file);
+const char *rsc_base_name(const char *path);
 const char *rsc_sources_text(const struct rsc_sources *sources, int file, size_t *len);
 int rsc_sources_count(const struct rsc_sources *sources);
 

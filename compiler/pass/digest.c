@@ -10,13 +10,6 @@
 
 #include "compiler/pass/lower.h"
 
-const char *rsc_plan_file_name(const struct rsc_sources *sources, int file) {
-  if (file < 0) return "";
-  const char *name = rsc_sources_name(sources, file);
-  const char *slash = name[0] == '/' ? strrchr(name, '/') : NULL;
-  return slash ? slash + 1 : name;
-}
-
 static void put(XXH3_state_t *state, const void *bytes, size_t len) {
   if (len) XXH3_128bits_update(state, bytes, len);
 }

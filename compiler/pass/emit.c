@@ -137,8 +137,9 @@ static void emit_placement(struct emitter *e, const struct rsc_placement *p) {
 
 static uint32_t file_index(struct emitter *e, int32_t file) {
   bool fresh;
-  int32_t id = rsc_keys_id(e->files, &file, sizeof file, &fresh);
-  if (fresh) *RSC_PUSH(e->arena, &e->file_names) = add_string(e, rsc_plan_file_name(e->d->sources, file));
+  int32_t titled = rsc_sources_first_titled(e->d->sources, file);
+  int32_t id = rsc_keys_id(e->files, &titled, sizeof titled, &fresh);
+  if (fresh) *RSC_PUSH(e->arena, &e->file_names) = add_string(e, rsc_sources_title(e->d->sources, file));
   return (uint32_t)id;
 }
 
@@ -183,18 +184,13 @@ static const struct rsp_rank *emit_ranks(struct emitter *e) {
 
 enum { INPUTS = 4 };
 
-static const char *base_name(const char *path) {
-  const char *slash = path ? strrchr(path, '/') : NULL;
-  return slash ? slash + 1 : path ? path : "";
-}
-
 static const struct rsp_input *emit_inputs(struct emitter *e) {
   struct rsp_input *inputs = RSC_ARRAY(e->arena, struct rsp_input, INPUTS);
   const char *const paths[INPUTS] = {e->d->train_path, e->d->infer_path, e->d->cluster_path, NULL};
   const uint32_t kinds[INPUTS] = {RSP_INPUT_TRAIN, RSP_INPUT_INFER, RSP_INPUT_CLUSTER, RSP_INPUT_OPTIONS};
   for (int i = 0; i < INPUTS; i++) {
     inputs[i].kind = kinds[i];
-    inputs[i].name = add_string(e, base_name(paths[i]));
+    inputs[i].name = add_string(e, paths[i] ? rsc_base_name(paths[i]) : "");
   }
   rsc_side_digest(e->d->pairs, RSC_TRAIN, inputs[0].digest);
   rsc_side_digest(e->d->pairs, RSC_INFER, inputs[1].digest);

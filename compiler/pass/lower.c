@@ -128,8 +128,9 @@ static struct rsp_str add_name(struct lowerer *l, struct holdings *s, const char
 
 static uint32_t file_of(struct lowerer *l, struct holdings *s, struct rsc_keys *files, int32_t file) {
   bool fresh;
-  int32_t id = rsc_keys_id(files, &file, sizeof file, &fresh);
-  if (fresh) *RSC_PUSH(l->arena, &s->files) = add_name(l, s, rsc_plan_file_name(l->d->sources, file));
+  int32_t titled = rsc_sources_first_titled(l->d->sources, file);
+  int32_t id = rsc_keys_id(files, &titled, sizeof titled, &fresh);
+  if (fresh) *RSC_PUSH(l->arena, &s->files) = add_name(l, s, rsc_sources_title(l->d->sources, file));
   return (uint32_t)id;
 }
 

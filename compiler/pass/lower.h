@@ -41,7 +41,4 @@ void rsc_side_digest(const struct rsc_pairs *pairs, enum rsc_side side, uint8_t 
 void rsc_cluster_digest(const struct rsc_cluster *cluster, uint8_t digest[16]);
 void rsc_options_digest(const struct rsc_plan_limits *limits, uint8_t digest[16]);
 
-/* The name of a layout file as plans keep it: as written, but only the last component of an absolute path. */
-const char *rsc_plan_file_name(const struct rsc_sources *sources, int file);
-
 #endif

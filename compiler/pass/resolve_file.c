@@ -45,35 +45,48 @@ static bool load(struct rsc_resolver *r, const char *path, char **text, size_t *
   return false;
 }
 
-/* Looks beside the file being executed, then in each -I. */
-static bool find(struct rsc_resolver *r, const char *path, struct rsc_span span, const char **found, char **text,
-                 size_t *len) {
-  const char *why, *first_why;
-  const char *here = rsc_sources_name(r->sources, span.file), *slash = strrchr(here, '/');
-  *found = joined(r, here, slash ? (size_t)(slash - here) + 1 : 0, path);
-  if (load(r, *found, text, len, &first_why)) return true;
-  for (size_t i = 0; i < r->options->include_dir_count && path[0] != '/'; i++) {
+struct found {
+  const char *path;  /* as opened, with . and .. taken out */
+  const char *title; /* as reached from the top file, whose title is its last component */
+  char *text;
+  size_t len;
+};
+
+static const char *beside(struct rsc_resolver *r, const char *file, const char *path) {
+  return joined(r, file, (size_t)(rsc_base_name(file) - file), path);
+}
+
+/* Looks beside the file being executed, then in each -I, of which the title says nothing. */
+static bool find(struct rsc_resolver *r, const char *path, struct rsc_span span, struct found *out) {
+  const char *why, *first_why, *here = rsc_sources_name(r->sources, span.file);
+  bool absolute = path[0] == '/';
+  out->path = beside(r, here, path);
+  out->title = absolute ? rsc_base_name(path) : beside(r, rsc_sources_title(r->sources, span.file), path);
+  if (load(r, out->path, &out->text, &out->len, &first_why)) return true;
+  out->title = joined(r, "", 0, path);
+  for (size_t i = 0; i < r->options->include_dir_count && !absolute; i++) {
     const char *dir = r->options->include_dirs[i];
-    *found = joined(r, dir, strlen(dir), path);
-    if (load(r, *found, text, len, &why)) return true;
+    out->path = joined(r, dir, strlen(dir), path);
+    if (load(r, out->path, &out->text, &out->len, &why)) return true;
   }
   rsc_fail(r, RSC_FILE_UNREADABLE, span, "cannot read '%s': %s", rsc_shown(r, path, strlen(path)), first_why);
-  if (path[0] != '/')
+  if (!absolute)
     rsc_fail_note(r, (struct rsc_span){.file = -1}, "looked beside '%.200s'%s", here,
                   r->options->include_dir_count ? " and in each -I" : "; -I adds places to look");
   return false;
 }
 
 /* Both sides may read the same file; it is one source then. */
-static int add_source(struct rsc_resolver *r, const char *name, char *text, size_t len) {
+static int add_source(struct rsc_resolver *r, const char *name, const char *title, char *text, size_t len) {
   int index = -1;
   for (int i = 0; i < rsc_sources_count(r->sources) && index < 0; i++) {
     size_t other_len;
     const char *other = rsc_sources_text(r->sources, i, &other_len);
-    if (other_len == len && strcmp(rsc_sources_name(r->sources, i), name) == 0 && memcmp(other, text, len) == 0)
+    if (other_len == len && strcmp(rsc_sources_name(r->sources, i), name) == 0 &&
+        strcmp(rsc_sources_title(r->sources, i), title) == 0 && memcmp(other, text, len) == 0)
       index = i;
   }
-  if (index < 0) index = rsc_sources_add(r->sources, name, text, len);
+  if (index < 0) index = rsc_sources_add_titled(r->sources, name, title, text, len);
   free(text);
   return index;
 }
@@ -95,16 +108,14 @@ static struct rsc_file *known(struct rsc_resolver *r, const char *path) {
 }
 
 static struct rsc_file *open_include(struct rsc_resolver *r, const char *path, struct rsc_span span, bool *clean) {
-  const char *found;
-  char *text;
-  size_t len;
-  if (!find(r, path, span, &found, &text, &len)) return NULL;
-  struct rsc_file *file = known(r, found);
+  struct found found;
+  if (!find(r, path, span, &found)) return NULL;
+  struct rsc_file *file = known(r, found.path);
   if (file) {
-    free(text);
+    free(found.text);
     return file;
   }
-  return parse_file(r, found, add_source(r, found, text, len), span, clean);
+  return parse_file(r, found.path, add_source(r, found.path, found.title, found.text, found.len), span, clean);
 }
 
 /* Opens what a file includes by plain names, and what those include. */
@@ -132,8 +143,8 @@ bool rsc_load_top(struct rsc_resolver *r, const char *path, bool *trouble) {
     rsc_error(r->diag, RSC_FILE_UNREADABLE, (struct rsc_span){.file = -1}, "cannot read '%s': %s", path, why);
     return false;
   }
-  r->file =
-      parse_file(r, joined(r, "", 0, path), add_source(r, path, text, len), (struct rsc_span){.file = -1}, &clean);
+  int index = add_source(r, path, rsc_base_name(path), text, len);
+  r->file = parse_file(r, joined(r, "", 0, path), index, (struct rsc_span){.file = -1}, &clean);
   return open_includes(r, r->file, &clean);
 }
 
@@ -174,9 +185,9 @@ static struct rsc_item constant_item(struct rsc_resolver *r, const struct rsc_co
   return (struct rsc_item){.kind = RSC_TABLE, .len = (size_t)c->item_count, .u.table = items};
 }
 
-static void take_catalogue(struct rsc_resolver *r, const char *path, char *text, size_t len) {
+static void take_catalogue(struct rsc_resolver *r, const struct found *found) {
   struct rsc_catalogue catalogue = {0};
-  int index = add_source(r, path, text, len);
+  int index = add_source(r, found->path, found->title, found->text, found->len);
   if (!rsc_catalogue_read(r->arena, r->sources, r->diag, index, &catalogue)) {
     r->model_failed = true;
     return;
@@ -196,26 +207,23 @@ static void take_catalogue(struct rsc_resolver *r, const char *path, char *text,
 void rsc_run_model(struct rsc_resolver *r, const struct rsc_ast *s) {
   struct rsc_item name;
   struct rsc_span span = s->kids[0]->span;
-  const char *found;
-  char *text;
-  size_t len;
+  struct found found;
   if (!rsc_eval_string(r, s->kids[0], "the name of a file", &name)) return;
   if (!name.len)
     rsc_fail(r, RSC_NAME_EMPTY, span, "the name of a file is not empty");
-  else if (find(r, rsc_arena_strdup(r->arena, name.u.str, name.len), span, &found, &text, &len))
-    take_catalogue(r, found, text, len);
+  else if (find(r, rsc_arena_strdup(r->arena, name.u.str, name.len), span, &found))
+    take_catalogue(r, &found);
   else
     r->model_failed = true;
 }
 
 bool rsc_load_model(struct rsc_resolver *r, const char *path) {
-  char *text;
-  size_t len;
+  struct found found = {.path = path, .title = rsc_base_name(path)};
   const char *why;
-  if (!load(r, path, &text, &len, &why)) {
+  if (!load(r, path, &found.text, &found.len, &why)) {
     rsc_error(r->diag, RSC_FILE_UNREADABLE, (struct rsc_span){.file = -1}, "cannot read '%s': %s", path, why);
     return false;
   }
-  take_catalogue(r, path, text, len);
+  take_catalogue(r, &found);
   return true;
 }

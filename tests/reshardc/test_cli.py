@@ -171,6 +171,28 @@ def rejects(c):
     check(not os.path.exists(c.path("never")), "no plan after a refusal")
 
 
+def directories(c):
+    """The same files give the same bytes, wherever the compiler is started and however their paths are spelled."""
+    os.makedirs(c.path("one/parts"))
+    os.mkdir(c.path("two"))
+    c.write("one/side", 'include "parts/w";\n' + "\n".join(TRAIN.splitlines()[1:]))
+    c.write("one/parts/w", 'include "../../two/w";\n')
+    c.write("two/w", TRAIN.splitlines()[0] + "\n")
+    c.write("two/side", 'include "w";\ninclude "on";\n')
+    c.write("one/on", "\n".join(INFER.splitlines()[1:]))
+    plans = []
+    for where, train, infer, include in ((".", "one/side", "two/side", "one"), (".", "./one/../one/side", "two//side", "two/../one"),
+                                         ("one", "side", "../two/side", "."), ("two", c.path("one/side"), "./side", c.path("one")),
+                                         ("/", c.path("one/side"), c.path("two/side"), c.path("one"))):
+        there = Case(c.bin, c.path(where))
+        there.want(0, "", train, infer, "-I", include, "-o", c.path("p"))
+        plans.append(c.read("p"))
+    check(len(set(plans)) == 1, "one plan from any directory", [hash(p) for p in plans])
+    check(b"two" not in c.read("p") and b"one" not in c.read("p"), "the plan does not say where its inputs lay")
+    c.write("one/on", "\n".join(INFER.splitlines()[1:]).replace("@tp", "@tq"))
+    c.want(1, "one/on:2:", "./one/side", "two/side", "-I", "one", "-o", "p")
+
+
 def json_object(c):
     c.write("t", TRAIN)
     c.write("i", INFER)
@@ -225,7 +247,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", required=True)
     bin_dir = os.path.abspath(parser.parse_args().bin)
-    for test in (usage, frame_of_reshard, compiles, rejects, json_object, colour):
+    for test in (usage, frame_of_reshard, compiles, rejects, directories, json_object, colour):
         with tempfile.TemporaryDirectory() as where:
             test(Case(bin_dir, where))
     print(f"{len(failures)} failures")
