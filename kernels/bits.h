@@ -9,25 +9,29 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t rsk_bits(float x) {
+#include "kernels/device.h"
+
+enum rsk_form { RSK_FORM_F16, RSK_FORM_BF16, RSK_FORM_F32, RSK_FORM_F64, RSK_FORM_F8E4M3, RSK_FORM_F8E5M2 };
+
+RSK_HD uint32_t rsk_bits(float x) {
   uint32_t u;
   memcpy(&u, &x, 4);
   return u;
 }
 
-static inline float rsk_float(uint32_t u) {
+RSK_HD float rsk_float(uint32_t u) {
   float x;
   memcpy(&x, &u, 4);
   return x;
 }
 
-static inline float rsk_from_bf16(uint16_t h) {
+RSK_HD float rsk_from_bf16(uint16_t h) {
   uint32_t u = (uint32_t)h << 16;
   uint32_t quiet = (u & 0x7fffffffu) > 0x7f800000u ? 0x400000u : 0;
   return rsk_float(u | quiet);
 }
 
-static inline float rsk_from_f16(uint16_t h) {
+RSK_HD float rsk_from_f16(uint16_t h) {
   uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
   uint32_t m = (uint32_t)(h & 0x7fffu) << 13;
   uint32_t normal = m + (112u << 23);
@@ -41,11 +45,11 @@ static inline float rsk_from_f16(uint16_t h) {
   return rsk_float(u | sign);
 }
 
-static inline float rsk_from_f8e5m2(uint8_t h) {
+RSK_HD float rsk_from_f8e5m2(uint8_t h) {
   return rsk_from_f16((uint16_t)((uint32_t)h << 8));
 }
 
-static inline float rsk_from_f8e4m3(uint8_t h) {
+RSK_HD float rsk_from_f8e4m3(uint8_t h) {
   uint32_t sign = (uint32_t)(h & 0x80u) << 24;
   uint32_t m = (uint32_t)(h & 0x7fu) << 20;
   uint32_t tiny = rsk_bits(rsk_float((121u << 23) | m) - rsk_float(121u << 23));
@@ -54,14 +58,14 @@ static inline float rsk_from_f8e4m3(uint8_t h) {
   return rsk_float(u | sign);
 }
 
-static inline uint16_t rsk_to_bf16(float x) {
+RSK_HD uint16_t rsk_to_bf16(float x) {
   uint32_t u = rsk_bits(x);
   uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   uint32_t nan = (u >> 16) | 0x40u;
   return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
-static inline uint16_t rsk_to_f16(float x) {
+RSK_HD uint16_t rsk_to_f16(float x) {
   uint32_t u = rsk_bits(x);
   uint32_t sign = (u >> 16) & 0x8000u;
   u &= 0x7fffffffu;
@@ -75,9 +79,25 @@ static inline uint16_t rsk_to_f16(float x) {
   return (uint16_t)(h | sign);
 }
 
+/* (float)x. Written out for what is no number, of which a device keeps neither sign nor bits. */
+RSK_HD float rsk_from_f64(double x) {
+  uint64_t u;
+  memcpy(&u, &x, 8);
+  uint32_t nan = (uint32_t)(u >> 32 & 0x80000000u) | 0x7fc00000u | (uint32_t)(u >> 29 & 0x3fffffu);
+  return x != x ? rsk_float(nan) : (float)x;
+}
+
+/* (double)x, likewise. */
+RSK_HD double rsk_to_f64(float x) {
+  uint64_t u = rsk_bits(x), nan = (u & 0x80000000u) << 32 | UINT64_C(0x7ff8) << 48 | (u & 0x3fffffu) << 29;
+  double y = (double)x;
+  if (x != x) memcpy(&y, &nan, 8);
+  return y;
+}
+
 /* To float, an inexact result made odd: rounding that once more to 16 bits is the same as rounding the double once. */
-static inline float rsk_odd_from_f64(double x) {
-  float f = (float)x;
+RSK_HD float rsk_odd_from_f64(double x) {
+  float f = rsk_from_f64(x);
   uint32_t u = rsk_bits(f);
   uint64_t back, from;
   double y = (double)f;

@@ -10,7 +10,7 @@
 #include "kernels/rsk.h"
 #include "plans/dtype.h"
 
-static int form_of(uint32_t dtype) {
+int rsk_form_of(uint32_t dtype) {
   switch (dtype) {
   case RSP_F16:
     return RSK_FORM_F16;
@@ -51,7 +51,7 @@ int rsk_conversion(struct rsk_conv *conv, uint32_t src_dtype, uint32_t dst_dtype
                             .is_copy = op == RSK_OP_COPY && src_dtype == dst_dtype};
   if (conv->src_bytes == 0 || conv->dst_bytes == 0 || op > RSK_OP_SUB) return -1;
   if (conv->is_copy) return 0;
-  int from = form_of(src_dtype), to = form_of(dst_dtype);
+  int from = rsk_form_of(src_dtype), to = rsk_form_of(dst_dtype);
   if (from < 0 || to < 0 || to > RSK_FORM_F64) return -1;
   if (op != RSK_OP_COPY && (from > RSK_FORM_F32 || to > RSK_FORM_F32)) return -1;
   return 0;
@@ -76,7 +76,7 @@ static void apply(uint32_t op, float *x, uint64_t count, float constant) {
 /* `count` elements, `step` bytes apart. */
 static void convert_line(const struct rsk_conv *conv, const struct rsk_isa *isa, unsigned char *dst,
                          const unsigned char *src, uint64_t count, int64_t dst_step, int64_t src_step) {
-  int from = form_of(conv->src_dtype), to = form_of(conv->dst_dtype);
+  int from = rsk_form_of(conv->src_dtype), to = rsk_form_of(conv->dst_dtype);
   if (from == RSK_FORM_F64) {
     isa->from_f64[to](dst, src, count, dst_step, src_step);
     return;

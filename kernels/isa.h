@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "kernels/bits.h"
+
 /* Elements of a block of a conversion: small enough for the first cache beside both ends. */
 #define RSK_BLOCK 512u
 
@@ -28,12 +30,13 @@ struct rsk_isa {
   void (*fence)(void);
 };
 
-enum rsk_form { RSK_FORM_F16, RSK_FORM_BF16, RSK_FORM_F32, RSK_FORM_F64, RSK_FORM_F8E4M3, RSK_FORM_F8E5M2 };
-
 extern const struct rsk_isa rsk_isa_base;
 #ifdef RSK_X86
 extern const struct rsk_isa rsk_isa_avx2, rsk_isa_avx512;
 #endif
+
+/* enum rsk_form, or -1. */
+int rsk_form_of(uint32_t dtype);
 
 /* The best one here. Thread-safe. */
 const struct rsk_isa *rsk_isa(void);

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Builds batches: nests become tasks of equal units. In: nests; out: tables of launches, one after another in one
+ * image. A unit is as wide as both addresses, all steps and the run allow.
+ */
+#include "kernels/batch.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/element.h"
+#include "kernels/isa.h"
+
+/* Bytes that grow; zeroed where nothing was put. */
+struct bytes {
+  unsigned char *at;
+  uint64_t count, room;
+};
+
+struct rsk_batch {
+  struct bytes image;
+  struct bytes starts, tasks, axes; /* of the open launch */
+  struct bytes loops;               /* scratch */
+  uint64_t task_count, tile_count;
+  uint32_t kernel;
+};
+
+static bool reserve(struct bytes *bytes, uint64_t more) {
+  if (more > UINT64_MAX / 4 - bytes->count) return false;
+  if (bytes->count + more <= bytes->room) return true;
+  uint64_t room = bytes->room < 512 ? 1024 : bytes->room * 2;
+  while (room < bytes->count + more) room *= 2;
+  unsigned char *grown = realloc(bytes->at, room);
+  if (!grown) return false;
+  bytes->at = grown;
+  bytes->room = room;
+  return true;
+}
+
+/* There is room. */
+static void put(struct bytes *bytes, const void *from, uint64_t count) {
+  if (count == 0) return;
+  memcpy(bytes->at + bytes->count, from, count);
+  bytes->count += count;
+}
+
+struct rsk_batch *rsk_batch_new(void) {
+  struct rsk_batch *batch = calloc(1, sizeof *batch);
+  /* The image is never NULL. */
+  if (batch && reserve(&batch->image, 1)) return batch;
+  free(batch);
+  return NULL;
+}
+
+void rsk_batch_free(struct rsk_batch *batch) {
+  if (!batch) return;
+  free(batch->image.at);
+  free(batch->starts.at);
+  free(batch->tasks.at);
+  free(batch->axes.at);
+  free(batch->loops.at);
+  free(batch);
+}
+
+/* ---- nests in units ---------------------------------------------------------------------------------------------- */
+
+struct nest {
+  struct rsk_task task;
+  struct rsk_loop *loops; /* outermost first; at most RSK_LOOPS */
+  uint32_t loop_count;
+  uint64_t run;                /* bytes, or elements of a conversion */
+  uint32_t dst_unit, src_unit; /* bytes of one of `run` */
+};
+
+/* In scratch, loops of one turn left out. Nothing to do: run is 0. */
+static enum rsk_status take_loops(struct rsk_batch *batch, struct nest *nest, const struct rsk_loop *loops,
+                                  uint32_t loop_count) {
+  batch->loops.count = 0;
+  if (!reserve(&batch->loops, (uint64_t)loop_count * sizeof *loops)) return RSK_NO_MEMORY;
+  nest->loops = (struct rsk_loop *)(void *)batch->loops.at;
+  nest->loop_count = 0;
+  uint64_t total = nest->run;
+  for (uint32_t i = 0; i < loop_count; i++) {
+    if (loops[i].count == 0) nest->run = 0;
+    if (loops[i].count > 1) nest->loops[nest->loop_count++] = loops[i];
+  }
+  for (uint32_t i = 0; i < nest->loop_count && nest->run > 0; i++) {
+    if (__builtin_mul_overflow(total, nest->loops[i].count, &total)) return RSK_TOO_LARGE;
+  }
+  return nest->loop_count > RSK_LOOPS ? RSK_TOO_LARGE : RSK_OK;
+}
+
+static uint32_t lowest_bit(uint64_t x, uint32_t most) {
+  uint64_t bit = (x | most) & (0 - (x | most));
+  return (uint32_t)bit;
+}
+
+/* How many of `run` make one unit: a power of two that divides the run, so wide that both ends stay aligned to it and
+ * neither is wider than 16 bytes. */
+static uint32_t widest(struct nest *nest) {
+  uint64_t dst = nest->task.dst, src = nest->task.src;
+  for (uint32_t i = 0; i < nest->loop_count; i++) {
+    dst |= (uint64_t)nest->loops[i].dst_step;
+    src |= (uint64_t)nest->loops[i].src_step;
+  }
+  uint32_t dst_bytes = lowest_bit(dst, 16), src_bytes = lowest_bit(src, 16), unit = lowest_bit(nest->run, 16);
+  while (unit > 1 && (unit * nest->dst_unit > dst_bytes || unit * nest->src_unit > src_bytes)) unit /= 2;
+  nest->task.loose = nest->dst_unit > dst_bytes || nest->src_unit > src_bytes;
+  return unit;
+}
+
+static struct rsk_axis axis_of(uint64_t count, int64_t dst_step, int64_t src_step) {
+  return (struct rsk_axis){.count = count, .dst_step = dst_step, .src_step = src_step};
+}
+
+/* Steps become what a carry adds; small counts get their magic. */
+static void finish_axes(const struct rsk_task *task, struct rsk_axis *axes) {
+  for (uint32_t i = task->axis_count; i-- > 1;) {
+    axes[i].dst_step = (int64_t)((uint64_t)axes[i].dst_step - axes[i - 1].count * (uint64_t)axes[i - 1].dst_step);
+    axes[i].src_step = (int64_t)((uint64_t)axes[i].src_step - axes[i - 1].count * (uint64_t)axes[i - 1].src_step);
+  }
+  for (uint32_t i = 0; i < task->axis_count; i++) {
+    uint64_t count = axes[i].count;
+    if (count > 1 && count < task->tile_units) axes[i].magic = (uint32_t)((((uint64_t)1 << 32) + count - 1) / count);
+  }
+}
+
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
+
+/* Loops [0, outer) go outside the first `axis_count` axes. */
+static enum rsk_status add_task(struct rsk_batch *batch, struct nest *nest, struct rsk_axis *axes, uint32_t outer) {
+  struct rsk_task *task = &nest->task;
+  for (uint32_t i = outer; i-- > 0;) {
+    axes[task->axis_count++] = axis_of(nest->loops[i].count, nest->loops[i].dst_step, nest->loops[i].src_step);
+  }
+  task->units = 1;
+  for (uint32_t i = 0; i < task->axis_count; i++) task->units *= axes[i].count;
+  finish_axes(task, axes);
+  uint64_t axis_bytes = task->axis_count * sizeof *axes;
+  if (!reserve(&batch->starts, 8) || !reserve(&batch->tasks, sizeof *task) || !reserve(&batch->axes, axis_bytes))
+    return RSK_NO_MEMORY;
+  task->axes = batch->axes.count / sizeof *axes;
+  put(&batch->starts, &batch->tile_count, 8);
+  put(&batch->tasks, task, sizeof *task);
+  put(&batch->axes, axes, axis_bytes);
+  batch->task_count++;
+  batch->tile_count += (task->units - 1) / task->tile_units + 1;
+  if (task->kind == RSK_TASK_CONVERT) batch->kernel = RSK_KERNEL_CONVERT;
+  return RSK_OK;
+}
+
+/* The last two loops and the run as squares. */
+static enum rsk_status add_turn(struct rsk_batch *batch, struct nest *nest) {
+  struct rsk_axis axes[RSK_LOOPS + 1];
+  struct rsk_task *task = &nest->task;
+  const struct rsk_loop *across = &nest->loops[nest->loop_count - 2], *along = across + 1;
+  uint64_t side = rsk_turn_side((uint32_t)nest->run);
+  task->kind = RSK_TASK_TURN;
+  task->unit = (uint8_t)nest->run;
+  task->tile_units = 1;
+  task->along_count = along->count;
+  task->across_count = across->count;
+  task->along_src_step = along->src_step;
+  task->across_dst_step = across->dst_step;
+  axes[0] = axis_of((along->count - 1) / side + 1, (int64_t)(side * nest->run), (int64_t)side * along->src_step);
+  axes[1] = axis_of((across->count - 1) / side + 1, (int64_t)side * across->dst_step, (int64_t)(side * nest->run));
+  task->axis_count = 2;
+  return add_task(batch, nest, axes, nest->loop_count - 2);
+}
+
+/* The run is the innermost axis. */
+static enum rsk_status add_units(struct rsk_batch *batch, struct nest *nest) {
+  struct rsk_axis axes[RSK_LOOPS + 1];
+  struct rsk_task *task = &nest->task;
+  uint32_t unit = widest(nest), wide = nest->dst_unit > nest->src_unit ? nest->dst_unit : nest->src_unit;
+  task->unit = (uint8_t)unit;
+  task->tile_units = RSK_TILE_BYTES / (unit * wide);
+  if (nest->run > unit) {
+    axes[task->axis_count++] = axis_of(nest->run / unit, unit * nest->dst_unit, unit * nest->src_unit);
+  }
+  return add_task(batch, nest, axes, nest->loop_count);
+}
+
+/* ---- what callers add -------------------------------------------------------------------------------------------- */
+
+static enum rsk_status add_copy(struct rsk_batch *batch, struct nest *nest) {
+  nest->dst_unit = nest->src_unit = 1;
+  nest->loop_count = rsk_simplify(nest->loops, nest->loop_count, &nest->run, 1, 1);
+  uint32_t count = nest->loop_count;
+  /* Elements of a square are moved whole: they must be aligned like it. */
+  if (count >= 2 && rsk_is_transpose(&nest->loops[count - 2], &nest->loops[count - 1], nest->run) &&
+      widest(nest) == nest->run) {
+    return add_turn(batch, nest);
+  }
+  nest->task.kind = RSK_TASK_COPY;
+  return add_units(batch, nest);
+}
+
+static bool set_forms(struct rsk_task *task, const struct rsk_conv *first, const struct rsk_conv *second) {
+  int from = rsk_form_of(first->src_dtype), to = rsk_form_of(second->dst_dtype), between = (int)RSK_NO_FORM;
+  if (first != second) between = rsk_form_of(first->dst_dtype);
+  if (from < 0 || between < 0 || to < 0 || to > RSK_FORM_F64) return false;
+  if (first->op > RSK_OP_SUB || second->op > RSK_OP_SUB) return false;
+  task->kind = RSK_TASK_CONVERT;
+  task->from = (uint8_t)from;
+  task->between = (uint8_t)between;
+  task->to = (uint8_t)to;
+  task->op[0] = (uint8_t)first->op;
+  task->op[1] = (uint8_t)second->op;
+  task->constant[0] = first->constant;
+  task->constant[1] = second->constant;
+  return true;
+}
+
+static enum rsk_status add_conversion(struct rsk_batch *batch, struct nest *nest, const struct rsk_conv conv[2]) {
+  const struct rsk_conv *first = conv[0].is_copy ? &conv[1] : &conv[0];
+  const struct rsk_conv *second = conv[1].is_copy ? &conv[0] : &conv[1];
+  if (!set_forms(&nest->task, first, second)) return RSK_NO_CONVERSION;
+  nest->src_unit = first->src_bytes;
+  nest->dst_unit = second->dst_bytes;
+  nest->loop_count = rsk_simplify(nest->loops, nest->loop_count, &nest->run, nest->dst_unit, nest->src_unit);
+  return add_units(batch, nest);
+}
+
+enum rsk_status rsk_batch_add(struct rsk_batch *batch, uint64_t dst, uint64_t src, const struct rsk_loop *loops,
+                              uint32_t loop_count, uint64_t run, const struct rsk_conv conv[2]) {
+  struct nest nest = {.task = {.dst = dst, .src = src}, .run = run};
+  enum rsk_status status = take_loops(batch, &nest, loops, loop_count);
+  if (status != RSK_OK || nest.run == 0) return status;
+  return conv[0].is_copy && conv[1].is_copy ? add_copy(batch, &nest) : add_conversion(batch, &nest, conv);
+}
+
+enum rsk_status rsk_batch_add_zero(struct rsk_batch *batch, uint64_t dst, const struct rsk_loop *loops,
+                                   uint32_t loop_count, uint64_t run_bytes) {
+  struct nest nest = {
+      .task = {.dst = dst, .src = dst, .kind = RSK_TASK_ZERO}, .run = run_bytes, .dst_unit = 1, .src_unit = 1};
+  enum rsk_status status = take_loops(batch, &nest, loops, loop_count);
+  if (status != RSK_OK || nest.run == 0) return status;
+  for (uint32_t i = 0; i < nest.loop_count; i++) nest.loops[i].src_step = nest.loops[i].dst_step;
+  nest.loop_count = rsk_simplify(nest.loops, nest.loop_count, &nest.run, 1, 1);
+  return add_units(batch, &nest);
+}
+
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
+
+static uint64_t append(struct bytes *image, struct bytes *table) {
+  uint64_t off = image->count;
+  put(image, table->at, table->count);
+  while (image->count % 16 != 0) image->at[image->count++] = 0;
+  table->count = 0;
+  return off;
+}
+
+enum rsk_status rsk_batch_close_launch(struct rsk_batch *batch, struct rsk_launch *launch) {
+  uint64_t bytes = batch->starts.count + batch->tasks.count + batch->axes.count + 3 * 16;
+  if (!reserve(&batch->image, bytes)) return RSK_NO_MEMORY;
+  *launch =
+      (struct rsk_launch){.task_count = batch->task_count, .tile_count = batch->tile_count, .kernel = batch->kernel};
+  launch->starts_off = append(&batch->image, &batch->starts);
+  launch->tasks_off = append(&batch->image, &batch->tasks);
+  launch->axes_off = append(&batch->image, &batch->axes);
+  batch->task_count = batch->tile_count = 0;
+  batch->kernel = RSK_KERNEL_COPY;
+  return RSK_OK;
+}
+
+const void *rsk_batch_image(const struct rsk_batch *batch, uint64_t *bytes) {
+  *bytes = batch->image.count;
+  return batch->image.at;
+}
+
+const char *rsk_kernel_name(uint32_t kernel) {
+  return kernel == RSK_KERNEL_COPY ? "rsk_batch_kernel" : "rsk_batch_convert_kernel";
+}
+
+uint32_t rsk_launch_blocks(const struct rsk_launch *launch, uint32_t most) {
+  uint64_t warps = RSK_BLOCK_THREADS / 32, blocks = launch->tile_count / warps + (launch->tile_count % warps != 0);
+  if (blocks > most) blocks = most;
+  return blocks == 0 ? 1 : (uint32_t)blocks;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Many nests as one launch: for a device, where a launch costs as much as a thousand small copies. In: nests as for
+ * rsk_copy and rsk_convert_twice, with addresses of the device, which are never followed here. Out: an *image*, one
+ * block of bytes without pointers into itself that is copied to the device once, and *launches*, small values that go
+ * to a kernel beside the address of the image. rsk_batch_run is the host twin of every kernel: the same image, the same
+ * launch, the same index arithmetic (index.h) and the same elements (element.h) over host memory.
+ *
+ *   batch = rsk_batch_new()
+ *   { rsk_batch_add* ... -> rsk_batch_close_launch(batch, &launch) } for each round and direction
+ *   rsk_batch_image(batch, &bytes) -> the caller copies it, 16-byte aligned, and frees the batch or keeps it
+ *   kernel rsk_kernel_name(launch.kernel) <<<rsk_launch_blocks(&launch, most), RSK_BLOCK_THREADS>>> (image, launch)
+ *
+ * A kernel's arguments are the address of the image and struct rsk_launch by value, in this order; it uses no dynamic
+ * shared memory. Any number of blocks from 1 on is right: blocks take what there is in turns. Work of one launch is
+ * done in any order and at once, so no byte that one nest of a launch writes may be read or written by another.
+ *
+ * A batch belongs to one thread at a time. What is in an image stays as it is: other addresses need another batch.
+ */
+#ifndef RSK_BATCH_H
+#define RSK_BATCH_H
+
+#include "kernels/rsk.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RSK_BLOCK_THREADS 256u
+
+enum rsk_status {
+  RSK_OK,
+  RSK_NO_MEMORY,     /* of the host */
+  RSK_NO_CONVERSION, /* a form that no kernel has */
+  RSK_TOO_LARGE,     /* more than 2^64 units of work, or more than RSK_LOOPS loops that turn */
+  RSK_MIXED          /* hashes do not share a launch with other work */
+};
+
+enum rsk_kernel {
+  RSK_KERNEL_COPY,    /* copies of bits, zeros */
+  RSK_KERNEL_CONVERT, /* these and conversions */
+  RSK_KERNEL_COUNT
+};
+
+struct rsk_launch {
+  uint64_t starts_off, tasks_off, axes_off; /* bytes from the start of the image */
+  uint64_t task_count;
+  uint64_t tile_count; /* 0: nothing to do, and nothing to launch */
+  uint32_t kernel;     /* enum rsk_kernel */
+  uint32_t reserved;
+};
+
+struct rsk_batch;
+
+/* NULL: no memory. */
+struct rsk_batch *rsk_batch_new(void);
+void rsk_batch_free(struct rsk_batch *batch); /* NULL is fine */
+
+/* What rsk_copy(dst, src, ...) does if both conversions are copies, `run` in bytes; otherwise what
+ * rsk_convert_twice(&conv[0], &conv[1], ...) does, `run` in elements. The nest need not be simplified; the loops are
+ * not kept. After a failure the launch holds what it held before. */
+enum rsk_status rsk_batch_add(struct rsk_batch *batch, uint64_t dst, uint64_t src, const struct rsk_loop *loops,
+                              uint32_t loop_count, uint64_t run, const struct rsk_conv conv[2]);
+/* What rsk_zero does. */
+enum rsk_status rsk_batch_add_zero(struct rsk_batch *batch, uint64_t dst, const struct rsk_loop *loops,
+                                   uint32_t loop_count, uint64_t run_bytes);
+/* All that was added since the last launch. */
+enum rsk_status rsk_batch_close_launch(struct rsk_batch *batch, struct rsk_launch *launch);
+/* The image of the launches that are closed; valid until the batch is changed or freed. Never NULL. */
+const void *rsk_batch_image(const struct rsk_batch *batch, uint64_t *bytes);
+
+/* What the launch's kernel does, on the host: addresses in the image are of host memory. `image` is 8-byte aligned. */
+void rsk_batch_run(const void *image, const struct rsk_launch *launch);
+
+/* The kernel's name in the device image. */
+const char *rsk_kernel_name(uint32_t kernel);
+/* Blocks that have something to do, at least 1 and at most `most`. */
+uint32_t rsk_launch_blocks(const struct rsk_launch *launch, uint32_t most);
+
+/* The kernels for cudaLibraryLoadData: a fat binary; NULL and 0 bytes if built without nvcc. */
+const void *rsk_device_image(size_t *bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
