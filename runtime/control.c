@@ -46,6 +46,22 @@ static enum reshard_status differ(const struct reshard_context *context, uint32_
   return RESHARD_PLAN_DIFFERS;
 }
 
+#define VERIFIED 0x100u /* in rsr_word.mode */
+
+static const char *mode_text(uint32_t mode) {
+  static const char *const words[] = {"staged", "fused", "staged with verify", "fused with verify"};
+  return words[(mode & 1) + (mode & VERIFIED ? 2 : 0)];
+}
+
+static enum reshard_status unlike(const struct reshard_context *context, uint32_t rank, struct reshard_fault *fault) {
+  const struct rsr_word *first = &context->words[0], *word = &context->words[rank];
+  return rsr_fault(fault, RESHARD_INVALID_ARGUMENT,
+                   "the ranks differ: world rank 0 has mode %s and version %llu, world rank %u mode %s and version "
+                   "%llu; give all ranks the same config",
+                   mode_text(first->mode), (unsigned long long)first->version, rank, mode_text(word->mode),
+                   (unsigned long long)word->version);
+}
+
 /* The same on every rank, as all compare with rank 0. */
 static enum reshard_status compare(const struct reshard_context *context, struct reshard_fault *fault) {
   const struct rsr_word *first = &context->words[0];
@@ -61,12 +77,7 @@ static enum reshard_status compare(const struct reshard_context *context, struct
           call_text(first->call), (unsigned long long)first->calls, rank, call_text(word->call),
           (unsigned long long)word->calls);
     }
-    if (word->mode != first->mode || word->version != first->version) {
-      return rsr_fault(
-          fault, RESHARD_INVALID_ARGUMENT,
-          "the ranks differ: world rank 0 has mode %u and version %llu, world rank %u mode %u and version %llu",
-          first->mode, (unsigned long long)first->version, rank, word->mode, (unsigned long long)word->version);
-    }
+    if (word->mode != first->mode || word->version != first->version) return unlike(context, rank, fault);
   }
   return RESHARD_OK;
 }
@@ -99,9 +110,10 @@ static enum reshard_status hear(struct reshard_context *context, uint32_t failed
 
 enum reshard_status rsr_agree(struct reshard_context *context, enum rsr_call call, const uint8_t plan_id[16],
                               enum reshard_status status, struct reshard_fault *fault) {
+  const struct reshard_config *config = &context->config;
   struct rsr_word mine = {.call = call,
                           .status = status,
-                          .mode = context->config.mode,
+                          .mode = config->mode | (config->flags & RESHARD_VERIFY ? VERIFIED : 0),
                           .calls = ++context->calls,
                           .version = context->version};
   memcpy(mine.plan_id, plan_id, sizeof mine.plan_id);

@@ -41,6 +41,8 @@ const char *reshard_status_text(enum reshard_status status) {
     return "RESHARD_PEER_FAILED: another rank failed";
   case RESHARD_UNSUPPORTED:
     return "RESHARD_UNSUPPORTED: this build or backend cannot do it";
+  case RESHARD_CORRUPT:
+    return "RESHARD_CORRUPT: what arrived is not what was sent";
   }
   return "unknown status";
 }

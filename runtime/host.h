@@ -17,9 +17,7 @@
 #define RSR_ATOMIC(type) _Atomic type
 #endif
 
-#include "kernels/rsk.h"
-#include "runtime/context.h"
-#include "runtime/walk.h"
+#include "runtime/staged.h"
 
 /* A rank's place in the group; outlives its context. */
 struct rsr_station {
@@ -62,15 +60,10 @@ struct rsr_channel {
   RSR_ATOMIC(uint64_t) posted, taken; /* time of a round: refit * (rounds + 1) + round + 1 */
 };
 
-/* A stream in staged mode. */
-struct rsr_port {
-  const struct rsp_stream *stream;
-  uint64_t active; /* rounds in which it moves something */
-  struct rsr_cursor cursor;
-  struct rsr_cursor twin;      /* self streams: of the destination */
+/* A stream of staged mode that crosses: its channel. */
+struct rsr_link {
   struct rsr_channel own;      /* OUT */
   struct rsr_channel *channel; /* OUT: &own; IN: the sender's */
-  bool is_read;                /* IN: a relay reads what it received */
 };
 
 /* One direct copy in fused mode. */
@@ -111,10 +104,9 @@ struct rsr_host {
   enum reshard_status status;
   struct reshard_fault fault;
   /* staged */
-  struct rsr_port *ports;
-  uint64_t port_count;
-  unsigned char *staging, *staging_block;
-  uint64_t random; /* state of the seeded delays; 0: none */
+  struct rsr_staged staged;
+  struct rsr_link *links; /* by row of the ports */
+  uint64_t random;        /* state of the seeded delays; 0: none */
   /* fused */
   struct rsr_ops ops;
   uint32_t *senders, *receivers; /* peers, without this rank */
@@ -161,26 +153,8 @@ enum reshard_status rsr_fused_link(struct reshard_context *context, struct resha
 enum reshard_status rsr_fused_refit(struct reshard_context *context, struct reshard_fault *fault);
 void rsr_fused_reset(struct rsr_host *host);
 
-/* ---- host_ops.c: elements of one end to the other ---------------------------------------------------------------- */
-
-/* A nest to run: from a buffer to the wire, from the wire to a buffer, or from buffer to buffer. */
-struct rsr_nest {
-  unsigned char *dst;
-  const unsigned char *src;
-  struct rsk_loop loops[RSK_LOOPS];
-  uint32_t loop_count;
-  uint64_t run; /* elements; bytes if both conversions are copies */
-  struct rsk_conv conv[2];
-};
-/* The box of a sender's descriptor to `wire`, of a receiver's from `wire`, of both ends at once. False: the plan asks
- * for a conversion that does not exist. */
-bool rsr_nest_pack(struct rsr_nest *nest, const struct rsr_slice *slice, const struct rsp_desc *desc,
-                   const struct rsr_box *box, unsigned char *wire);
-bool rsr_nest_unpack(struct rsr_nest *nest, const struct rsr_slice *slice, const struct rsp_desc *desc,
-                     const struct rsr_box *box, const unsigned char *wire);
-bool rsr_nest_join(struct rsr_nest *nest, const struct rsr_slice *from, const struct rsp_desc *src,
-                   const struct rsr_slice *to, const struct rsp_desc *dst, const struct rsr_box *box);
-void rsr_nest_run(const struct rsr_nest *nest);
+/* ---- host_ops.c: copies of fused mode, the other ends
+ * ---------------------------------------------------------------- */
 
 /* Appends, in pieces if it is large; false: no memory. */
 bool rsr_ops_add(struct rsr_ops *ops, struct rsr_nest *nest);
@@ -189,9 +163,6 @@ bool rsr_ops_close(struct rsr_ops *ops);
 void rsr_ops_run(const struct rsr_ops *ops, const struct rsr_op *op);
 void rsr_ops_free(struct rsr_ops *ops);
 
-/* The stream of the peer, in direction `dir` there, that is the other end of `stream` of rank `self`; or NULL. */
-const struct rsp_stream *rsr_twin(const struct rsp_program *peer, uint32_t self, uint32_t dir,
-                                  const struct rsp_stream *stream);
 /* The outgoing stream that `stream` of *rank passes on in the end, and its rank; the stream itself if it is no relay.
  * NULL if it leads nowhere. All ranks are prepared. */
 const struct rsp_stream *rsr_origin(const struct reshard_host_group *group, uint32_t *rank,

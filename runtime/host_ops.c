@@ -1,121 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Elements from one end to the other: a box of descriptors and addresses becomes a nest for the kernels. Also what both
- * modes need to know of their peers. In: checked descriptors; out: nests, ops, faults.
+ * The copies of fused mode: nests cut into pieces that rank threads share. Also what both modes need to know of their
+ * peers. In: nests, programs of all ranks; out: ops, faults.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/host.h"
-
-/* ---- nests ------------------------------------------------------------------------------------------------------- */
-
-/* Buffer to wire. neg_exp has no inverse: it is not for senders. */
-static bool pack_conv(const struct rsp_shape *shape, struct rsk_conv *conv) {
-  if (shape->op == RSP_OP_NEG_EXP) return false;
-  uint32_t op = shape->op == RSP_OP_ADD ? RSK_OP_SUB : RSK_OP_COPY;
-  return rsk_conversion(conv, shape->buf_dtype, shape->wire_dtype, op, shape->constant) == 0;
-}
-
-static bool unpack_conv(const struct rsp_shape *shape, struct rsk_conv *conv) {
-  uint32_t op = shape->op == RSP_OP_ADD ? RSK_OP_ADD : shape->op == RSP_OP_NEG_EXP ? RSK_OP_NEG_EXP : RSK_OP_COPY;
-  return rsk_conversion(conv, shape->wire_dtype, shape->buf_dtype, op, shape->constant) == 0;
-}
-
-static const struct rsk_conv plain = {.src_bytes = 1, .dst_bytes = 1, .is_copy = 1};
-
-/* Counts of the box's loops; steps are filled by the callers. */
-static const struct rsp_loop *begin_nest(struct rsr_nest *nest, const struct rsp_program *program,
-                                         const struct rsp_desc *desc, const struct rsr_box *box) {
-  const struct rsp_shape *shape = rsp_shape_of(program, desc);
-  const struct rsp_loop *loops = program->loops + shape->loops + box->level;
-  nest->loop_count = shape->loop_count - box->level;
-  for (uint32_t l = 0; l < nest->loop_count; l++) nest->loops[l].count = l == 0 ? box->turns : loops[l].count;
-  nest->run = nest->loop_count > 0 ? shape->run : box->elems;
-  return loops;
-}
-
-static void end_nest(struct rsr_nest *nest) {
-  uint32_t src_unit = nest->conv[0].src_bytes, dst_unit = nest->conv[1].dst_bytes;
-  if (nest->conv[0].is_copy && nest->conv[1].is_copy) {
-    nest->run *= dst_unit;
-    src_unit = dst_unit = 1;
-  }
-  nest->loop_count = rsk_simplify(nest->loops, nest->loop_count, &nest->run, dst_unit, src_unit);
-}
-
-/* The wire is dense: a loop's step there is all that is inside it. */
-static int64_t wire_steps(struct rsr_nest *nest, uint64_t unit, bool at_dst) {
-  uint64_t step = nest->run * unit;
-  for (uint32_t l = nest->loop_count; l-- > 0;) {
-    if (at_dst)
-      nest->loops[l].dst_step = (int64_t)step;
-    else
-      nest->loops[l].src_step = (int64_t)step;
-    step *= nest->loops[l].count;
-  }
-  return (int64_t)step;
-}
-
-bool rsr_nest_pack(struct rsr_nest *nest, const struct rsr_slice *slice, const struct rsp_desc *desc,
-                   const struct rsr_box *box, unsigned char *wire) {
-  if (!pack_conv(rsp_shape_of(&slice->program, desc), &nest->conv[0])) return false;
-  nest->conv[1] = plain;
-  nest->conv[1].src_bytes = nest->conv[1].dst_bytes = nest->conv[0].dst_bytes;
-  const struct rsp_loop *loops = begin_nest(nest, &slice->program, desc, box);
-  for (uint32_t l = 0; l < nest->loop_count; l++) nest->loops[l].src_step = loops[l].off_step;
-  wire_steps(nest, nest->conv[0].dst_bytes, true);
-  struct rsr_spot spot = rsr_locate(&slice->program, desc, box->first);
-  nest->src = rsr_address(slice, spot.ref) + spot.off;
-  nest->dst = wire;
-  end_nest(nest);
-  return true;
-}
-
-bool rsr_nest_unpack(struct rsr_nest *nest, const struct rsr_slice *slice, const struct rsp_desc *desc,
-                     const struct rsr_box *box, const unsigned char *wire) {
-  if (!unpack_conv(rsp_shape_of(&slice->program, desc), &nest->conv[1])) return false;
-  nest->conv[0] = plain;
-  nest->conv[0].src_bytes = nest->conv[0].dst_bytes = nest->conv[1].src_bytes;
-  const struct rsp_loop *loops = begin_nest(nest, &slice->program, desc, box);
-  for (uint32_t l = 0; l < nest->loop_count; l++) nest->loops[l].dst_step = loops[l].off_step;
-  wire_steps(nest, nest->conv[1].src_bytes, false);
-  struct rsr_spot spot = rsr_locate(&slice->program, desc, box->first);
-  nest->dst = rsr_address(slice, spot.ref) + spot.off;
-  nest->src = wire;
-  end_nest(nest);
-  return true;
-}
-
-bool rsr_nest_join(struct rsr_nest *nest, const struct rsr_slice *from, const struct rsp_desc *src,
-                   const struct rsr_slice *to, const struct rsp_desc *dst, const struct rsr_box *box) {
-  const struct rsp_shape *sent = rsp_shape_of(&from->program, src), *taken = rsp_shape_of(&to->program, dst);
-  if (!pack_conv(sent, &nest->conv[0]) || !unpack_conv(taken, &nest->conv[1])) return false;
-  const struct rsp_loop *dst_loops = begin_nest(nest, &to->program, dst, box);
-  const struct rsp_loop *src_loops = from->program.loops + sent->loops + box->level;
-  for (uint32_t l = 0; l < nest->loop_count; l++) {
-    nest->loops[l].dst_step = dst_loops[l].off_step;
-    nest->loops[l].src_step = src_loops[l].off_step;
-  }
-  struct rsr_spot at = rsr_locate(&from->program, src, box->first);
-  nest->src = rsr_address(from, at.ref) + at.off;
-  at = rsr_locate(&to->program, dst, box->first);
-  nest->dst = rsr_address(to, at.ref) + at.off;
-  end_nest(nest);
-  return true;
-}
-
-static void run_nest(unsigned char *dst, const unsigned char *src, const struct rsk_loop *loops, uint32_t loop_count,
-                     uint64_t run, const struct rsk_conv conv[2], unsigned flags) {
-  if (conv[0].is_copy && conv[1].is_copy)
-    rsk_copy(dst, src, loops, loop_count, run, flags);
-  else
-    rsk_convert_twice(&conv[0], &conv[1], dst, src, loops, loop_count, run);
-}
-
-void rsr_nest_run(const struct rsr_nest *nest) {
-  run_nest(nest->dst, nest->src, nest->loops, nest->loop_count, nest->run, nest->conv, 0);
-}
 
 /* Large enough that taking it costs nothing beside copying it, small enough to share out and to stay in a cache. */
 #define PIECE_BYTES (UINT64_C(512) << 10)
@@ -142,7 +33,7 @@ static bool same_conv(const struct rsk_conv *a, const struct rsk_conv *b) {
 /* The row of the pair; copies of bits are all alike. */
 static bool conv_row(struct rsr_ops *ops, const struct rsk_conv conv[2], uint32_t *row) {
   struct rsk_conv pair[2] = {conv[0], conv[1]};
-  if (pair[0].is_copy && pair[1].is_copy) pair[0] = pair[1] = plain;
+  if (pair[0].is_copy && pair[1].is_copy) pair[0] = pair[1] = rsr_plain;
   for (uint64_t i = 0; i < ops->conv_count; i++) {
     if (!same_conv(&ops->convs[2 * i], &pair[0]) || !same_conv(&ops->convs[2 * i + 1], &pair[1])) continue;
     *row = (uint32_t)i;
@@ -156,12 +47,8 @@ static bool conv_row(struct rsr_ops *ops, const struct rsk_conv conv[2], uint32_
   return true;
 }
 
-static bool is_copy(const struct rsr_nest *nest) {
-  return nest->conv[0].is_copy && nest->conv[1].is_copy;
-}
-
 static uint64_t nest_bytes(const struct rsr_nest *nest, uint32_t from) {
-  uint64_t bytes = nest->run * (is_copy(nest) ? 1 : nest->conv[1].dst_bytes);
+  uint64_t bytes = nest->run * (rsr_nest_is_copy(nest) ? 1 : nest->conv[1].dst_bytes);
   for (uint32_t l = from; l < nest->loop_count; l++) bytes *= nest->loops[l].count;
   return bytes;
 }
@@ -184,8 +71,8 @@ static bool add_row(struct rsr_ops *ops, const struct rsr_nest *nest, uint32_t f
 
 /* A run that is too large alone. */
 static bool add_run(struct rsr_ops *ops, struct rsr_nest *nest, uint32_t conv) {
-  uint64_t dst_unit = is_copy(nest) ? 1 : nest->conv[1].dst_bytes,
-           src_unit = is_copy(nest) ? 1 : nest->conv[0].src_bytes;
+  uint64_t dst_unit = rsr_nest_is_copy(nest) ? 1 : nest->conv[1].dst_bytes,
+           src_unit = rsr_nest_is_copy(nest) ? 1 : nest->conv[0].src_bytes;
   uint64_t most = PIECE_BYTES / dst_unit;
   struct rsr_nest piece = *nest;
   for (uint64_t left = nest->run; left > 0; left -= piece.run) {
@@ -221,7 +108,7 @@ static bool add_tiles(struct rsr_ops *ops, const struct rsr_nest *nest, uint32_t
 static bool add_pieces(struct rsr_ops *ops, struct rsr_nest *nest, uint32_t from, uint32_t conv) {
   if (nest_bytes(nest, from) <= PIECE_BYTES) return add_row(ops, nest, from, conv);
   if (from == nest->loop_count) return add_run(ops, nest, conv);
-  if (from + 2 == nest->loop_count && is_copy(nest) &&
+  if (from + 2 == nest->loop_count && rsr_nest_is_copy(nest) &&
       rsk_is_transpose(&nest->loops[from], &nest->loops[from + 1], nest->run)) {
     return add_tiles(ops, nest, from, conv);
   }
@@ -272,7 +159,7 @@ bool rsr_ops_close(struct rsr_ops *ops) {
 
 void rsr_ops_run(const struct rsr_ops *ops, const struct rsr_op *op) {
   const struct rsk_loop *loops = op->loop_count > 0 ? ops->loops + op->loops : NULL;
-  run_nest(op->dst, op->src, loops, op->loop_count, op->run, &ops->convs[2 * op->conv], ops->flags);
+  rsr_nest_run_loops(op->dst, op->src, loops, op->loop_count, op->run, &ops->convs[2 * op->conv], ops->flags);
 }
 
 void rsr_ops_free(struct rsr_ops *ops) {
@@ -284,28 +171,6 @@ void rsr_ops_free(struct rsr_ops *ops) {
 }
 
 /* ---- the other ends ---------------------------------------------------------------------------------------------- */
-
-static int compare(const struct rsp_stream *s, uint32_t dir, uint32_t peer, uint32_t kind, uint32_t tag) {
-  if (s->dir != dir) return s->dir < dir ? -1 : 1;
-  if (s->peer != peer) return s->peer < peer ? -1 : 1;
-  if (s->kind != kind) return s->kind < kind ? -1 : 1;
-  return s->tag < tag ? -1 : s->tag > tag;
-}
-
-const struct rsp_stream *rsr_twin(const struct rsp_program *peer, uint32_t self, uint32_t dir,
-                                  const struct rsp_stream *stream) {
-  uint64_t lo = 0, hi = peer->slice->streams.count;
-  while (lo < hi) {
-    uint64_t mid = lo + (hi - lo) / 2;
-    int c = compare(&peer->streams[mid], dir, self, stream->kind, stream->tag);
-    if (c == 0) return &peer->streams[mid];
-    if (c < 0)
-      lo = mid + 1;
-    else
-      hi = mid;
-  }
-  return NULL;
-}
 
 const struct rsp_stream *rsr_origin(const struct reshard_host_group *group, uint32_t *rank,
                                     const struct rsp_stream *stream) {

@@ -48,7 +48,8 @@ enum reshard_status {
   RESHARD_NO_MEMORY,
   RESHARD_TIMEOUT,     /* a rank did not arrive or did not answer */
   RESHARD_PEER_FAILED, /* another rank failed; the text is that rank's */
-  RESHARD_UNSUPPORTED  /* this build or backend cannot do it */
+  RESHARD_UNSUPPORTED, /* this build or backend cannot do it */
+  RESHARD_CORRUPT      /* RESHARD_VERIFY: what arrived is not what was sent */
 };
 
 enum reshard_side { RESHARD_TRAIN = 0, RESHARD_INFER = 1 };
@@ -128,7 +129,8 @@ enum reshard_inject_kind {
   RESHARD_INJECT_DIE,       /* stops without a word before the exchange of `round` (fused: before its copies) */
   RESHARD_INJECT_FAIL,      /* reports a failure there */
   RESHARD_INJECT_NO_MEMORY, /* prepare cannot allocate its staging */
-  RESHARD_INJECT_STALL      /* sleeps `seconds` there */
+  RESHARD_INJECT_STALL,     /* sleeps `seconds` there */
+  RESHARD_INJECT_FLIP       /* host, staged, and mpi: a byte of what it receives in `round` is changed, once */
 };
 struct reshard_inject {
   enum reshard_inject_kind kind;

@@ -25,6 +25,7 @@ class Status(enum.IntEnum):
     TIMEOUT = 13
     PEER_FAILED = 14
     UNSUPPORTED = 15
+    CORRUPT = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +112,10 @@ class Unsupported(Error):
     pass
 
 
+class Corrupt(Error):
+    pass
+
+
 class WrongTensor(Error, ValueError):
     """A tensor whose dtype, shape, strides or device are not what the plan's buffer needs; found before the library
     is called."""
@@ -131,6 +136,7 @@ _CLASSES = {
     Status.TIMEOUT: Timeout,
     Status.PEER_FAILED: PeerFailed,
     Status.UNSUPPORTED: Unsupported,
+    Status.CORRUPT: Corrupt,
 }
 
 
