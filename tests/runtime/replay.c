@@ -247,7 +247,8 @@ void replay_stage(struct stage *stage, const void *bytes, size_t size, enum resh
     players_init(players, stage, plan, group, mode);
     for (uint32_t r = 0; r < world; r++) {
       players[r].config.delay_seed = delay_seed;
-      players[r].config.flags = delay_seed ? RESHARD_GUARD : 0;
+      /* Every other plan is verified as well. */
+      players[r].config.flags = delay_seed ? RESHARD_GUARD | (delay_seed % 2 ? RESHARD_VERIFY : 0) : 0;
       players[r].refits = 1 + pass;
     }
     play(players, world);
