@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In: groups with their ends, and a cluster. Out: streams. Each NVLink domain takes in each element once, from outside only
- * if none of its ranks holds it; the rest of the way is NVLink.
+ * In: groups with their ends, and a cluster. Out: streams. Each NVLink domain takes in each element once, from outside
+ * only if none of its ranks holds it; the rest of the way is NVLink.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,8 @@ static int by_domain_rank_end(const void *a, const void *b) {
 }
 
 /* The seats of ends [lo, hi) of a group, by domain, rank and end. */
-static struct rsc_seats find_seats(struct rsc_router *r, const struct rsc_group *g, int32_t lo, int32_t hi, enum rsc_side side) {
+static struct rsc_seats find_seats(struct rsc_router *r, const struct rsc_group *g, int32_t lo, int32_t hi,
+                                   enum rsc_side side) {
   struct rsc_seats seats = {0};
   const int64_t *world = side == RSC_TRAIN ? r->cluster->world_of_train : r->cluster->world_of_infer;
   for (int32_t e = lo; e < hi; e++) {
@@ -33,20 +34,21 @@ static struct rsc_seats find_seats(struct rsc_router *r, const struct rsc_group 
 }
 
 static void add_leg(struct rsc_router *r, int32_t group, const struct rsc_seat *from, const struct rsc_seat *to) {
-  struct rsc_leg leg = {.group = group, .src_end = from->end, .lo = 0, .hi = r->flows->groups[group].elems, .src = from->rank};
+  struct rsc_leg leg = {
+      .group = group, .src_end = from->end, .lo = 0, .hi = r->flows->groups[group].elems, .src = from->rank};
   *RSC_PUSH(r->scratch, &leg.nodes) = (struct rsc_node){-1, to->end, to->rank};
   *RSC_PUSH(r->scratch, &r->legs) = leg;
 }
 
-/* A domain that holds the group: every seat is served by its own process or by the holder that NVLink has loaded least. */
+/* A domain that holds the group: every seat is served by its own process or by the holder that NVLink has loaded least.
+ */
 static void serve_inside(struct rsc_router *r, int32_t group, const struct rsc_seat *wants, size_t want_count,
                          const struct rsc_seat *holds, size_t hold_count) {
   for (size_t w = 0; w < want_count; w++) {
     const struct rsc_seat *best = NULL;
     for (size_t h = 0; h < hold_count; h++) {
       bool own = holds[h].rank == wants[w].rank, best_own = best && best->rank == wants[w].rank;
-      if (!best || own > best_own ||
-          (own == best_own && r->nvlink_load[holds[h].rank] < r->nvlink_load[best->rank]))
+      if (!best || own > best_own || (own == best_own && r->nvlink_load[holds[h].rank] < r->nvlink_load[best->rank]))
         best = &holds[h];
     }
     if (best->rank != wants[w].rank) r->nvlink_load[best->rank] += rsc_group_bytes(r, group);
@@ -125,7 +127,7 @@ static void collect_group(struct collector *c, int32_t group) {
   for (size_t i = first; i < r->demands.len; i++) r->demands.at[i].set = set;
 }
 
-static int by_set_domain_ranks_group(const void *a, const void *b) {
+int rsc_demands_by_set(const void *a, const void *b) {
   const struct rsc_demand *x = a, *y = b;
   if (x->set != y->set) return x->set < y->set ? -1 : 1;
   if (x->domain != y->domain) return x->domain < y->domain ? -1 : 1;
@@ -142,19 +144,21 @@ static void find_rates(struct rsc_router *r) {
 
 const struct rsc_routes *rsc_route(struct rsc_arena *arena, const struct rsc_pairs *pairs,
                                    const struct rsc_flows *flows, const struct rsc_cluster *cluster, int32_t fanout) {
-  struct rsc_router r = {.arena = arena, .scratch = rsc_arena_new(), .pairs = pairs, .flows = flows, .cluster = cluster, .fanout = fanout};
+  struct rsc_router r = {
+      .arena = arena, .scratch = rsc_arena_new(), .pairs = pairs, .flows = flows, .cluster = cluster, .fanout = fanout};
   r.out = RSC_NEW(arena, struct rsc_routes);
   r.nic = RSC_ARRAY(r.scratch, double, cluster->world);
   r.in_load = RSC_ARRAY(r.scratch, double, cluster->world);
   r.out_load = RSC_ARRAY(r.scratch, double, cluster->world);
+  r.passed_load = RSC_ARRAY(r.scratch, double, cluster->world);
+  r.ways = RSC_ARRAY(r.scratch, int64_t, cluster->world);
   r.nvlink_load = RSC_ARRAY(r.scratch, double, cluster->world);
   r.holder_seats = RSC_ARRAY(r.scratch, struct rsc_seats, flows->group_count);
   find_rates(&r);
   struct collector c = {&r, rsc_keys_new(r.scratch), rsc_keys_new(r.scratch)};
   for (int32_t g = 0; g < flows->group_count; g++) collect_group(&c, g);
-  if (r.demands.len) qsort(r.demands.at, r.demands.len, sizeof *r.demands.at, by_set_domain_ranks_group);
   rsc_route_entries(&r);
-  rsc_route_shares(&r);
+  if (r.demands.len) qsort(r.demands.at, r.demands.len, sizeof *r.demands.at, rsc_demands_by_set);
   rsc_route_senders(&r);
   rsc_route_streams(&r);
   rsc_arena_free(r.scratch);

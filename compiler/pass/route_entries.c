@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In: demands. Out: their slices. Groups that the same ranks of a domain want from the same holders are one unit. A unit
- * enters at all of these ranks, in shares that level their network loads (water-filling); each entry rank then passes
- * its share to the others over NVLink. Units with the least choice go first. Small groups enter whole, so that a unit
- * takes few ways.
+ * In: demands. Out: their slices. What the same ranks of a domain want is one unit, whoever holds it. A unit enters at
+ * all of these ranks, in shares that level their loads (water-filling); its groups, sorted by holders, take up one
+ * share after the other, as in McNaughton's wrap-around rule ("Scheduling with deadlines and loss functions", 1959). So
+ * a unit of n groups and m ranks is cut into n + m - 1 slices at most, not n * m: a holder sends to few entry ranks, a
+ * round has few messages. Each entry rank then passes its share to the others over NVLink. Small groups enter whole.
  */
 #include <stdlib.h>
 
@@ -62,8 +63,14 @@ static void fill(const struct rsc_router *r, struct entry *entries, int32_t coun
 
 struct unit {
   struct rsc_demand *demands;
-  int32_t count;
+  int32_t count, ranks;
   double bytes;
+};
+
+struct units {
+  struct unit *at; /* least choice first */
+  size_t count;
+  struct entry *entries; /* room for the ranks of one unit */
 };
 
 /* How much of a group goes to an entry that has `left` bytes of its share: all, or up to a grain's edge. */
@@ -73,28 +80,69 @@ static int64_t cut_at(const struct rsc_group *g, int64_t lo, double left) {
   return lo + (int64_t)(left / g->wire_bytes) / GRAIN * GRAIN;
 }
 
-/* Slices of about `grain_bytes`, at most one per rank; loads are added up in r->in_load. */
-static void slice_unit(struct rsc_router *r, struct unit *u, double grain_bytes) {
-  struct entry *entries = RSC_ARRAY(r->scratch, struct entry, u->demands[0].seat_count);
-  int32_t count = distinct_ranks(r, &u->demands[0], entries), at = 0;
+struct way {
+  int32_t set;
+  int64_t holder, entry;
+};
+
+/* Ranks that an entry passes a piece to itself. */
+static int32_t passed_on(const struct rsc_router *r, const struct rsc_demand *d) {
+  int32_t others = d->seat_count - 1;
+  return r->fanout && others > r->fanout ? r->fanout : others;
+}
+
+static void add_slice(struct rsc_router *r, struct rsc_demand *d, int64_t lo, int64_t hi, int64_t rank, double bytes) {
+  *RSC_PUSH(r->scratch, &d->slices) = (struct rsc_slice){lo, hi, rank, end_at(d, rank)};
+  r->in_load[rank] += bytes;
+  r->passed_load[rank] += bytes * passed_on(r, d);
+}
+
+/* The holder that sends the byte at `at` of its set's demands, the holders' shares laid end to end. */
+static int64_t holder_at(const struct rsc_holders *h, double at, double *end) {
+  int64_t k = 0;
+  for (*end = h->share[0]; k + 1 < h->count && *end <= at; *end += h->share[k]) k++;
+  return k;
+}
+
+/* Where one more holder's pieces enter at a rank, a message comes from it and one goes on to each of the others. */
+static void count_ways(struct rsc_router *r, const struct rsc_demand *d, const struct rsc_slice *s, struct way *last) {
+  double wire = r->flows->groups[d->group].wire_bytes, at = d->before + (double)s->lo * wire;
+  double stop = d->before + (double)s->hi * wire - wire * GRAIN, end;
+  do {
+    struct way way = {d->set, holder_at(&r->sets.at[d->set], at, &end), s->rank};
+    bool more = way.set != last->set || way.holder != last->holder || way.entry != last->entry;
+    for (int32_t i = 0; i < d->seat_count && more; i++) r->ways[d->seats[i].rank]++;
+    if (more) r->ways[s->rank] += passed_on(r, d);
+    *last = way;
+    at = end;
+  } while (at < stop && last->holder + 1 < r->sets.at[d->set].count);
+}
+
+/* How many ranks a unit enters at. */
+static int32_t entries_of(const struct unit *u, double grain_bytes) {
   double room = u->bytes / grain_bytes;
-  int32_t most = room < 1 ? 1 : room < count ? (int32_t)room : count;
+  return room < 1 ? 1 : room < u->ranks ? (int32_t)room : u->ranks;
+}
+
+/* Slices at as many ranks as there are `grain_bytes` in the unit; loads are added up in r->in_load. */
+static void slice_unit(struct rsc_router *r, struct unit *u, struct entry *entries, double grain_bytes) {
+  int32_t count = distinct_ranks(r, &u->demands[0], entries), most = entries_of(u, grain_bytes), at = 0;
   qsort(entries, (size_t)count, sizeof *entries, by_load);
   fill(r, entries, most, u->bytes);
   qsort(entries, (size_t)most, sizeof *entries, by_rank);
   double left = entries[0].share;
+  struct way last = {-1, 0, 0};
   for (int32_t i = 0; i < u->count; i++) {
     struct rsc_demand *d = &u->demands[i];
     const struct rsc_group *g = &r->flows->groups[d->group];
-    d->slices = RSC_ARRAY(r->scratch, struct rsc_slice, most);
-    d->slice_count = 0;
+    d->slices.len = 0;
     for (int64_t lo = 0, hi; lo < g->elems; lo = hi) {
       while (at + 1 < most && left < g->wire_bytes * GRAIN) left += entries[++at].share;
       hi = at + 1 == most ? g->elems : cut_at(g, lo, left);
       if (hi == lo) hi = g->elems; /* less than a grain is left */
       double bytes = (double)(hi - lo) * g->wire_bytes;
-      d->slices[d->slice_count++] = (struct rsc_slice){lo, hi, entries[at].rank, end_at(d, entries[at].rank)};
-      r->in_load[entries[at].rank] += bytes;
+      add_slice(r, d, lo, hi, entries[at].rank, bytes);
+      count_ways(r, d, &d->slices.at[d->slices.len - 1], &last);
       left -= bytes;
     }
   }
@@ -108,38 +156,113 @@ static int by_choice_and_size(const void *a, const void *b) {
 }
 
 static bool alike(const struct rsc_demand *a, const struct rsc_demand *b) {
-  return a->set == b->set && a->domain == b->domain && a->ranks == b->ranks;
+  return a->domain == b->domain && a->ranks == b->ranks;
 }
 
-static double busiest(const struct rsc_router *r) {
+static double busiest_nic(const struct rsc_router *r) {
   double most = 0;
   for (int64_t i = 0; i < r->cluster->world; i++)
     if (r->in_load[i] / r->nic[i] > most) most = r->in_load[i] / r->nic[i];
   return most;
 }
 
-/* All units in slices of that grain; the seconds of the busiest NIC. */
-static double slice_all(struct rsc_router *r, struct unit *units, size_t count, double grain_bytes) {
-  for (int64_t i = 0; i < r->cluster->world; i++) r->in_load[i] = 0;
-  for (size_t i = 0; i < count; i++) slice_unit(r, &units[i], grain_bytes);
-  return busiest(r);
+/* Seconds, of NICs and of what entries pass on beside what NVLink carries anyway. */
+static double busiest(const struct rsc_router *r) {
+  double most = busiest_nic(r), rate = r->cluster->links.nvlink_bandwidth;
+  for (int64_t i = 0; i < r->cluster->world; i++)
+    if ((r->passed_load[i] + r->nvlink_load[i]) / rate > most) most = (r->passed_load[i] + r->nvlink_load[i]) / rate;
+  return most;
+}
+
+struct trial {
+  double grain_bytes;
+  bool wide_first;
+  double seconds;   /* of the busiest link */
+  int64_t messages; /* of the rank that has most, in a round */
+};
+
+/* All units in slices of that grain. */
+static void try_grain(struct rsc_router *r, struct units *units, struct trial *t) {
+  for (int64_t i = 0; i < r->cluster->world; i++) r->in_load[i] = r->passed_load[i] = 0, r->ways[i] = 0;
+  for (size_t i = 0; i < units->count; i++)
+    slice_unit(r, &units->at[t->wide_first ? units->count - 1 - i : i], units->entries, t->grain_bytes);
+  t->seconds = busiest(r);
+  t->messages = 0;
+  for (int64_t i = 0; i < r->cluster->world; i++)
+    if (r->ways[i] > t->messages) t->messages = r->ways[i];
+}
+
+static int by_ranks_set_group(const void *a, const void *b) {
+  const struct rsc_demand *x = a, *y = b;
+  if (x->domain != y->domain) return x->domain < y->domain ? -1 : 1;
+  if (x->ranks != y->ranks) return x->ranks < y->ranks ? -1 : 1;
+  if (x->set != y->set) return x->set < y->set ? -1 : 1;
+  return x->group < y->group ? -1 : x->group > y->group;
+}
+
+static struct units find_units(struct rsc_router *r) {
+  struct units units = {.at = RSC_ARRAY(r->scratch, struct unit, r->demands.len)};
+  int32_t seats = 0;
+  for (size_t i = 0; i < r->demands.len; i++)
+    if (r->demands.at[i].seat_count > seats) seats = r->demands.at[i].seat_count;
+  units.entries = RSC_ARRAY(r->scratch, struct entry, seats);
+  qsort(r->demands.at, r->demands.len, sizeof *r->demands.at, by_ranks_set_group);
+  for (size_t i = 0; i < r->demands.len; i++) {
+    struct rsc_demand *d = &r->demands.at[i];
+    if (!units.count || !alike(units.at[units.count - 1].demands, d))
+      units.at[units.count++] = (struct unit){d, 0, distinct_ranks(r, d, units.entries), 0};
+    units.at[units.count - 1].count++;
+    units.at[units.count - 1].bytes += rsc_group_bytes(r, d->group);
+  }
+  qsort(units.at, units.count, sizeof *units.at, by_choice_and_size);
+  return units;
+}
+
+/* Each demand's place among those of its set, in the order in which senders serve them. */
+static void find_places(struct rsc_router *r) {
+  qsort(r->demands.at, r->demands.len, sizeof *r->demands.at, rsc_demands_by_set);
+  for (size_t i = 1; i < r->demands.len; i++) {
+    const struct rsc_demand *last = &r->demands.at[i - 1];
+    if (r->demands.at[i].set == last->set) r->demands.at[i].before = last->before + rsc_group_bytes(r, last->group);
+  }
+}
+
+/* Entries of all units together. They grow as the grain shrinks, so equal sums are the same choice. */
+static int64_t all_entries(const struct units *units, double grain_bytes) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < units->count; i++) sum += entries_of(&units->at[i], grain_bytes);
+  return sum;
+}
+
+/* Of the slices that are at least as coarse and come near to `most` seconds, those with the fewest messages at one
+ * rank. What many ranks want and pass on to many is often best entered at few, before the rest levels the loads. */
+static struct trial find_best(struct rsc_router *r, struct units *units, struct trial best, double most) {
+  double grain = RSC_SLICE_MIN;
+  int64_t tried = 0;
+  for (size_t i = 0; i < units->count; i++)
+    if (units->at[i].bytes > grain) grain = units->at[i].bytes;
+  for (; grain > RSC_SLICE_MIN; grain /= 2) {
+    int64_t entries = all_entries(units, grain);
+    for (int wide_first = 1; wide_first >= 0 && entries != tried; wide_first--) {
+      struct trial t = {grain, wide_first, 0, 0};
+      try_grain(r, units, &t);
+      if (t.seconds <= most && t.messages < best.messages) best = t;
+    }
+    tried = entries;
+  }
+  return best;
 }
 
 void rsc_route_entries(struct rsc_router *r) {
-  struct unit *units = RSC_ARRAY(r->scratch, struct unit, r->demands.len);
-  size_t count = 0;
-  for (size_t i = 0; i < r->demands.len; i++) {
-    struct rsc_demand *d = &r->demands.at[i];
-    if (!count || !alike(units[count - 1].demands, d)) units[count++] = (struct unit){d, 0, 0};
-    units[count - 1].count++;
-    units[count - 1].bytes += rsc_group_bytes(r, d->group);
-  }
-  if (count) qsort(units, count, sizeof *units, by_choice_and_size);
-  double total = 0;
-  for (size_t i = 0; i < count; i++) total += units[i].bytes;
-  /* Level as water would, then the coarsest slices that come near: fewer ways, fewer and larger messages. */
-  double level = slice_all(r, units, count, RSC_SLICE_MIN), grain = total;
-  while (grain > RSC_SLICE_MIN && slice_all(r, units, count, grain) > level * LEVEL_SLACK) grain /= 2;
-  if (grain <= RSC_SLICE_MIN) slice_all(r, units, count, RSC_SLICE_MIN);
-  r->out->ingest_seconds = busiest(r);
+  if (!r->demands.len) return;
+  find_places(r);
+  struct units units = find_units(r);
+  struct trial water = {RSC_SLICE_MIN, false, 0, 0};
+  try_grain(r, &units, &water); /* counts no messages: the holders have no shares yet */
+  r->out->ingest_seconds = busiest_nic(r);
+  rsc_route_shares(r);
+  try_grain(r, &units, &water);
+  struct trial best = find_best(r, &units, water, water.seconds * LEVEL_SLACK);
+  try_grain(r, &units, &best);
+  r->out->ingest_seconds = busiest_nic(r);
 }

@@ -52,13 +52,17 @@ struct rsc_slice {
   int32_t end;          /* ... into this end */
 };
 
+struct rsc_slices {
+  RSC_VEC(struct rsc_slice);
+};
+
 struct rsc_demand {
   int32_t group, set, domain;
   int32_t ranks;                /* interned list of the seats' ranks: alike demands can take one way */
   const struct rsc_seat *seats; /* who wants it there, by rank and end */
   int32_t seat_count;
-  struct rsc_slice *slices;
-  int32_t slice_count;
+  struct rsc_slices slices;
+  double before; /* bytes of the set's demands before this one */
 };
 
 struct rsc_demands {
@@ -85,6 +89,8 @@ struct rsc_router {
   double *nic;                       /* bytes per second of each rank's share of its host's NICs */
   double *in_load, *out_load;        /* network bytes per rank */
   double *nvlink_load;               /* bytes out per rank */
+  double *passed_load;               /* of these, what entries will pass on: while entries are chosen */
+  int64_t *ways;                     /* messages per round and rank, about: while entries are chosen */
   struct rsc_demands demands;        /* by set of holders, domain, ranks, group */
   struct rsc_seats *holder_seats;    /* per group: by rank */
   struct rsc_holder_sets sets;
@@ -94,6 +100,8 @@ struct rsc_router {
   struct rsc_routes *out;
 };
 
+int rsc_demands_by_set(const void *a, const void *b); /* for qsort: by set, domain, ranks, group */
+/* Fills the demands' slices, by rsc_route_shares on the way. */
 void rsc_route_entries(struct rsc_router *r);
 /* Fills the sets' shares; sets limit and the routes' one_copy_seconds. */
 void rsc_route_shares(struct rsc_router *r);

@@ -167,8 +167,8 @@ static double send_domain(struct senders *s, const struct rsc_demand *demands, s
     int64_t from = bytes >= rsc_group_bytes(r, d->group) ? 0 : g->elems - (int64_t)(bytes / g->wire_bytes) / GRAIN * GRAIN;
     if (from < 0) from = 0;
     onward -= (double)(g->elems - from) * g->wire_bytes;
-    for (int32_t k = 0; k < d->slice_count; k++) {
-      const struct rsc_slice *slice = &d->slices[k];
+    for (size_t k = 0; k < d->slices.len; k++) {
+      const struct rsc_slice *slice = &d->slices.at[k];
       int64_t cut = from < slice->lo ? slice->lo : from > slice->hi ? slice->hi : from;
       send_direct(s, d, slice, slice->lo, cut);
       send_onward(s, d, slice, cut, slice->hi);
