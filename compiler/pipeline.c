@@ -17,6 +17,7 @@
 #include "compiler/pass/route.h"
 #include "compiler/pass/schedule.h"
 #include "compiler/pass/topology.h"
+#include "plans/words.h"
 
 enum { DIRECT_MIN = 1 << 20 }; /* bytes: shorter runs are packed, so that a round has few messages */
 
@@ -69,24 +70,16 @@ static void count_placement(struct rsc_stats *s, const struct rsc_placement *p) 
   }
 }
 
-static void human(char *text, size_t size, int64_t bytes) {
-  const char *unit[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-  double v = (double)bytes;
-  int u = 0;
-  while (v >= 1000 && u < 5) v /= 1000, u++;
-  snprintf(text, size, u ? "%.1f %s" : "%.0f %s", v, unit[u]);
-}
-
 static void state_coverage(struct rsc_result *r, const struct rsc_flows *f, const struct rsc_routes *routes,
                            int64_t minimum) {
   char wanted[32], network[32], least[32];
-  human(wanted, sizeof wanted, f->delivered_bytes);
-  human(network, sizeof network, routes->link_bytes[RSC_LINK_NETWORK]);
-  human(least, sizeof least, minimum);
   snprintf(r->coverage, sizeof r->coverage,
-           "coverage: %" PRId64 " tensors, %" PRId64 " elements, %s (%" PRId64
+           "coverage: %" PRId64 " tensor%s, %" PRId64 " element%s, %s (%" PRId64
            " bytes): every wanted element has exactly one delivery; network %s, minimum %s",
-           f->delivered_tensors, f->delivered_elems, wanted, f->delivered_bytes, network, least);
+           f->delivered_tensors, rsp_plural((uint64_t)f->delivered_tensors), f->delivered_elems,
+           rsp_plural((uint64_t)f->delivered_elems), rsp_bytes_text((double)f->delivered_bytes, wanted),
+           f->delivered_bytes, rsp_bytes_text((double)routes->link_bytes[RSC_LINK_NETWORK], network),
+           rsp_bytes_text((double)minimum, least));
 }
 
 static bool nothing(struct compile *c, const struct rsc_pairs *pairs, const struct rsc_flows *f) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plans/words.h"
 #include "tools/cli/cli.h"
 #include "tools/explain.h"
 #include "tools/plan_json.h"
@@ -158,21 +159,22 @@ static void print_fill(const struct fill *f) {
   struct row *tensors = sorted(f->bytes, plan->tensor_count, &rows),
              *from = sorted(f->peers, plan->header->world, &peers);
   struct pattern *at = patterns_of(plan, tensors, rows, &patterns);
-  printf("%s%s: %s of %zu tensors", f->link->name,
+  printf("%s%s: %s of %zu tensor%s", f->link->name,
          f->link->kind == PAIR ? ""
          : f->in               ? ", in"
                                : ", out",
-         cli_bytes((double)f->total, bytes), rows);
+         cli_bytes((double)f->total, bytes), rows, rsp_plural(rows));
   if (f->link->kind != PAIR)
     printf(", busy %.1f %% of the simulated time", f->e->sim.busy[sim_link(f)][f->link->from] * 100);
   printf("\n");
   for (size_t i = 0; i < patterns; i++) {
     if (i < MOST_PATTERNS)
       printf("  %9s %5.1f %%  %s (%" PRIu64 " tensor%s)\n", cli_bytes((double)at[i].bytes, bytes),
-             share(f, at[i].bytes) * 100, at[i].text, at[i].tensors, at[i].tensors == 1 ? "" : "s");
+             share(f, at[i].bytes) * 100, at[i].text, at[i].tensors, rsp_plural(at[i].tensors));
     free(at[i].text);
   }
-  if (patterns > MOST_PATTERNS) printf("  and %zu kinds of tensors more\n", patterns - MOST_PATTERNS);
+  if (patterns > MOST_PATTERNS)
+    printf("  and %zu kind%s of tensors more\n", patterns - MOST_PATTERNS, rsp_plural(patterns - MOST_PATTERNS));
   for (size_t i = 0; i < peers && i < MOST_PEERS && f->link->kind != PAIR; i++)
     printf("%s%s %s",
            i       ? ", "

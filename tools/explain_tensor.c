@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plans/words.h"
 #include "tools/cli/cli.h"
 #include "tools/explain.h"
 #include "tools/plan_json.h"
@@ -291,7 +292,7 @@ static void print_ways(const struct asked *a, uint32_t tensor) {
   }
   if (last) print_why(a, last, &why);
   free(why.ranks);
-  if (ways > MOST_WAYS) printf("    and %zu ways more; --json lists all\n", ways - MOST_WAYS);
+  if (ways > MOST_WAYS) printf("    and %zu way%s more; --json lists all\n", ways - MOST_WAYS, rsp_plural(ways - MOST_WAYS));
   if (!ways) printf("    none: nobody wants it, or nobody supplies it\n");
 }
 

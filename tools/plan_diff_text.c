@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plans/words.h"
 #include "tools/cli/cli.h"
 #include "tools/plan_diff.h"
 #include "tools/plan_text.h"
@@ -142,7 +143,7 @@ static void show_buffers(const struct page *page) {
     } else if (c->elements) {
       fputs(" holds other elements", stdout);
     }
-    printf(", rank%s ", c->rank_count == 1 ? "" : "s");
+    printf(", rank%s ", rsp_plural(c->rank_count));
     plan_text_ranks(stdout, c->ranks, c->rank_count);
     fputc('\n', stdout);
   }
@@ -169,7 +170,7 @@ static void show_routes(const struct page *page) {
   }
   if (d->reschedules)
     printf("%s  ~ %zu pair%s of ranks exchange%s the same in other rounds or sizes\n", d->route_count ? "" : "rounds\n",
-           d->reschedules, d->reschedules == 1 ? "" : "s", d->reschedules == 1 ? "s" : "");
+           d->reschedules, rsp_plural(d->reschedules), d->reschedules == 1 ? "s" : "");
   if (d->route_count || d->reschedules) fputc('\n', stdout);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plans/words.h"
 #include "tools/cli/cli.h"
 #include "tools/plan_show.h"
 #include "tools/plan_text.h"
@@ -34,9 +35,10 @@ static void show_world(const struct rsp_plan *plan) {
   const struct rsp_header *h = plan->header;
   uint64_t both = (uint64_t)h->train_world + h->infer_world - h->world;
   char staging[32];
-  printf("  %-9s  %u processes: %u training and %u inference ranks", "world", h->world, h->train_world, h->infer_world);
+  printf("  %-9s  %u process%s: %u training and %u inference rank%s", "world", h->world, h->world == 1 ? "" : "es",
+         h->train_world, h->infer_world, rsp_plural(h->infer_world));
   if (both) printf(", %llu with both roles", (unsigned long long)both);
-  printf("; %u NVLink domain%s\n", count_domains(plan), count_domains(plan) == 1 ? "" : "s");
+  printf("; %u NVLink domain%s\n", count_domains(plan), rsp_plural(count_domains(plan)));
   printf("  %-9s  %u; at most %u operations per rank and round, %s of staging\n", "rounds", h->rounds, h->max_ops,
          cli_bytes((double)h->staging_limit, staging));
 }
@@ -55,8 +57,9 @@ static void show_bytes(const struct rsp_plan *plan) {
   const struct rsp_summary *s = plan->summary;
   uint64_t all = s->local_bytes + s->nvlink_bytes + s->network_bytes;
   char bytes[32], minimum[32], note[80];
-  printf("  %-9s  %llu of %llu delivered; %llu elements, %s wanted\n\n", "tensors", (unsigned long long)s->tensors,
-         (unsigned long long)plan->tensor_count, (unsigned long long)s->elements, cli_bytes((double)s->bytes, bytes));
+  printf("  %-9s  %llu of %llu delivered; %llu element%s, %s wanted\n\n", "tensors", (unsigned long long)s->tensors,
+         (unsigned long long)plan->tensor_count, (unsigned long long)s->elements, rsp_plural(s->elements),
+         cli_bytes((double)s->bytes, bytes));
   show_link("local", s->local_bytes, all, "");
   show_link("NVLink", s->nvlink_bytes, all, "");
   if (s->network_minimum)
@@ -163,8 +166,8 @@ static void show_stream(const struct plan_show *show, const struct rsp_program *
     printf(" %5u  %-7s %s", s->peer, plan_link_word(plan_link_of(show->plan, (uint32_t)show->rank, s->peer)),
            s->kind == RSP_KIND_DIRECT ? "direct" : "staged");
   printf("  %9s in %llu turn%s of %s, round%s %u", cli_bytes((double)s->bytes, text), (unsigned long long)turns,
-         turns == 1 ? "" : "s", cli_bytes((double)(s->quantum < s->bytes ? s->quantum : s->bytes), quantum),
-         turns == 1 ? "" : "s", s->round0);
+         rsp_plural(turns), cli_bytes((double)(s->quantum < s->bytes ? s->quantum : s->bytes), quantum),
+         rsp_plural(turns), s->round0);
   if (turns > 1) printf(" to %u", plan_round_of(s, turns - 1));
   if (s->step > 1 && turns > 1) printf(" by %u", s->step);
   if (s->relay != RSP_NO_STREAM) printf(", relayed from %u", plan_stream_from(p, s)->peer);
@@ -179,10 +182,10 @@ static void show_rank_details(const struct plan_show *show) {
   struct rsp_program p;
   rsp_program_of(show->plan, (uint32_t)show->rank, &p);
   uint64_t buffers = p.slice->buffers.count, streams = p.slice->streams.count;
-  printf("\n  %llu buffers\n", (unsigned long long)buffers);
+  printf("\n  %llu buffer%s\n", (unsigned long long)buffers, rsp_plural(buffers));
   for (uint64_t i = 0; i < buffers && i < MOST_ROWS; i++) show_buffer(&p, &p.buffers[i]);
   show_rest(buffers);
-  printf("\n  %llu streams\n", (unsigned long long)streams);
+  printf("\n  %llu stream%s\n", (unsigned long long)streams, rsp_plural(streams));
   for (uint64_t i = 0; i < streams && i < MOST_ROWS; i++) show_stream(show, &p, &p.streams[i]);
   show_rest(streams);
 }
@@ -217,8 +220,8 @@ static void show_home(const struct rsp_plan *plan, const struct plan_home *home)
   const struct rsp_buffer *b = home->buffer;
   printf("    %s  ", b->side == RSP_TRAIN ? "train" : "infer");
   plan_text_str(stdout, plan->strings, b->name);
-  printf(" %s: %llu elements on rank%s ", rsp_dtype_word(b->dtype), (unsigned long long)home->elems,
-         home->rank_count == 1 ? "" : "s");
+  printf(" %s: %llu element%s on rank%s ", rsp_dtype_word(b->dtype), (unsigned long long)home->elems,
+         rsp_plural(home->elems), rsp_plural(home->rank_count));
   plan_text_ranks(stdout, home->ranks, home->rank_count);
   fputs("  ", stdout);
   plan_text_place(stdout, plan->strings, plan->files[b->file], b->line, b->col);

@@ -3,6 +3,7 @@
 // run_report: in: figures. Out: a table, or one JSON object on a line of its own.
 
 #include "tools/run_report.h"
+#include "plans/words.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -119,8 +120,8 @@ static void print_verdict(const struct run_report *r, FILE *out) {
   if (r->in) {
     row(out, "checked", "no", "the values came from files");
   } else if (r->right) {
-    snprintf(note, sizeof note, "every byte of %s, under %" PRIu32 " patterns",
-             cli_bytes((double)r->memory->side[RSP_INFER].bytes, figure), r->patterns);
+    snprintf(note, sizeof note, "every byte of %s, under %" PRIu32 " pattern%s",
+             cli_bytes((double)r->memory->side[RSP_INFER].bytes, figure), r->patterns, rsp_plural(r->patterns));
     verdict_row(out, "right", true, note);
   } else {
     snprintf(note, sizeof note, "under pattern %" PRIu32, r->mismatch_pattern + 1);
@@ -146,8 +147,9 @@ void run_report_table(const struct run_report *r, FILE *out) {
   char id[33];
   rsp_id_text(h->plan_id, id);
   fprintf(out, "plan %s, %s\n", id, r->mode);
-  fprintf(out, "%" PRIu32 " training and %" PRIu32 " inference ranks as %" PRIu32 " threads on %u processors\n\n",
-          h->train_world, h->infer_world, h->world, r->processors);
+  fprintf(out, "%" PRIu32 " training and %" PRIu32 " inference rank%s as %" PRIu32 " thread%s on %u processor%s\n\n",
+          h->train_world, h->infer_world, rsp_plural(h->infer_world), h->world, rsp_plural(h->world), r->processors,
+          rsp_plural(r->processors));
   print_wanted(r, out);
   print_moved(r, out);
   print_rounds(r, out);

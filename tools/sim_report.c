@@ -2,6 +2,7 @@
 //
 // In: a finished simulation. Out: a page or a JSON object on stdout.
 #include "tools/sim_report.h"
+#include "plans/words.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -111,16 +112,17 @@ int sim_report_text(const struct sim_run *run) {
   char id[33], text[32];
   rsp_id_text(run->plan->header->plan_id, id);
   printf("plan %s\n\n", id);
-  printf("  simulated  %s in %u round%s of %u processes\n", cli_duration(run->result.seconds, text),
-         run->plan->header->rounds, run->plan->header->rounds == 1 ? "" : "s", run->plan->header->world);
+  printf("  simulated  %s in %u round%s of %u process%s\n", cli_duration(run->result.seconds, text),
+         run->plan->header->rounds, rsp_plural(run->plan->header->rounds), run->plan->header->world,
+         run->plan->header->world == 1 ? "" : "es");
   printf("  bound      %s (%s): %s\n", cli_duration(run->bound.seconds, text), rsp_bound_word(run->bound.term),
          run->bound.words);
   if (!run->bound.exact)
     printf("             too low: some tensors are cut too finely to be counted and are left out\n");
   if (run->bound.seconds > 0) printf("  ratio      %.3f\n", run->result.seconds / run->bound.seconds);
   for (size_t i = 0; i < run->slow_count; i++)
-    printf("  slowed     %s: the NIC%s of %u rank%s\n", run->slow[i].text, run->slow[i].ranks == 1 ? "" : "s",
-           run->slow[i].ranks, run->slow[i].ranks == 1 ? "" : "s");
+    printf("  slowed     %s: the NIC%s of %u rank%s\n", run->slow[i].text, rsp_plural(run->slow[i].ranks),
+           run->slow[i].ranks, rsp_plural(run->slow[i].ranks));
   print_links(run);
   printf("\n  left out\n");
   for (size_t i = 0; sim_left_out[i]; i++) printf("  - %s\n", sim_left_out[i]);

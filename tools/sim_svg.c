@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plans/words.h"
 #include "tools/cli/cli.h"
 #include "tools/sim_report.h"
 
@@ -280,8 +281,10 @@ static void put_head(struct picture *p) {
   if (run->bound.seconds > 0)
     put(p, ", %.3f times the bound of %.4g s", run->result.seconds / run->bound.seconds, run->bound.seconds);
   put(p,
-      "</text>\n<text x=\"14\" y=\"44\" font-size=\"11\" fill=\"#555\">plan %.8s: %u processes, %u rounds; bound: %s: ",
-      id, run->plan->header->world, run->plan->header->rounds, rsp_bound_word(run->bound.term));
+      "</text>\n<text x=\"14\" y=\"44\" font-size=\"11\" fill=\"#555\">plan %.8s: %u process%s, %u round%s; bound: "
+      "%s: ",
+      id, run->plan->header->world, run->plan->header->world == 1 ? "" : "es", run->plan->header->rounds,
+      rsp_plural(run->plan->header->rounds), rsp_bound_word(run->bound.term));
   size_t len = strlen(run->bound.words), most = 92;
   while (len > most && most > 60 && run->bound.words[most - 1] != ' ') most--;
   put_escaped(p, run->bound.words, len < most ? len : most);

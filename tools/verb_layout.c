@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plans/words.h"
 #include "tools/cli/cli.h"
 #include "tools/plan_diff.h"
 #include "tools/plan_text.h"
@@ -134,7 +135,8 @@ static void tell_buffer(const struct plan_buffer_change *b) {
 static int tell(const struct check *c, const struct plan_diff *diff) {
   uint32_t recorded = diff->old_plan->header->infer_world, written = diff->new_plan->header->infer_world;
   uint64_t differences = recorded != written;
-  if (recorded != written) printf("the loader was recorded on %u ranks, the layout has %u\n", recorded, written);
+  if (recorded != written)
+    printf("the loader was recorded on %u rank%s, the layout has %u\n", recorded, rsp_plural(recorded), written);
   for (size_t i = 0; i < diff->buffer_count; i++) {
     const struct plan_row *row = diff->buffers[i].new_row ? diff->buffers[i].new_row : diff->buffers[i].old_row;
     if (row->side != RSC_INFER) continue;

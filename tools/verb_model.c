@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "compiler/pass/pair.h" /* the natural order of names */
+#include "plans/words.h"
 #include "tools/cli/cli.h"
 #include "tools/model_fold.h"
 #include "tools/safetensors.h"
@@ -286,7 +287,8 @@ static void put_catalogue(FILE *out, struct reader *r) {
   struct model_entries entries = model_fold(r->arena, tensors, r->tensors.len);
   const char *base = base_name(r->dir);
   size_t len = strcspn(base, "/");
-  fprintf(out, "# %zu tensors, %" PRIu64 " bytes.\nreshard-model: 1\nname: \"", r->tensors.len, bytes);
+  fprintf(out, "# %zu tensor%s, %" PRIu64 " byte%s.\nreshard-model: 1\nname: \"", r->tensors.len,
+          rsp_plural(r->tensors.len), bytes, rsp_plural(bytes));
   put_name_part(out, rsc_arena_strdup(r->arena, base, len));
   fprintf(out, "\"\ndtype: %s\ntensors:\n", rsp_dtype_word(usual));
   for (size_t i = 0; i < entries.len; i++) put_entry(out, &entries.at[i], usual);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "plans/verify.h"
+#include "plans/words.h"
 #include "tools/cli/cli.h"
 #include "tools/plan_json.h"
 #include "tools/plan_walk.h"
@@ -50,28 +51,30 @@ static void print_figures(const struct rsp_plan *plan, const struct rspv_report 
   char a[32], b[32];
   switch (kind) {
   case RSPV_SPEC:
-    printf("%" PRIu64 " buffers in %" PRIu64 " classes", plan->buffer_count, plan->class_count);
+    printf("%" PRIu64 " buffer%s in %" PRIu64 " class%s", plan->buffer_count, rsp_plural(plan->buffer_count),
+           plan->class_count, plan->class_count == 1 ? "" : "es");
     break;
   case RSPV_COVER:
-    printf("%" PRIu64 " elements (%s) of %" PRIu64 " tensors, each delivered once", r->elements,
-           cli_bytes((double)r->bytes, a), r->tensors);
+    printf("%" PRIu64 " element%s (%s) of %" PRIu64 " tensor%s, each delivered once", r->elements,
+           rsp_plural(r->elements), cli_bytes((double)r->bytes, a), r->tensors, rsp_plural(r->tensors));
     if (r->excused) printf("; %" PRIu64 " more excused by a skip", r->excused);
     break;
   case RSPV_PROVENANCE:
-    printf("%" PRIu64 " distinct programs, %" PRIu64 " pairs of them", r->programs, r->program_pairs);
+    printf("%" PRIu64 " distinct program%s, %" PRIu64 " pair%s of them", r->programs, rsp_plural(r->programs),
+           r->program_pairs, rsp_plural(r->program_pairs));
     break;
   case RSPV_MATCHING:
-    printf("%" PRIu64 " messages", r->messages);
+    printf("%" PRIu64 " message%s", r->messages, rsp_plural(r->messages));
     break;
   case RSPV_PROGRESS:
-    printf("%u rounds", r->rounds);
+    printf("%u round%s", r->rounds, rsp_plural(r->rounds));
     break;
   case RSPV_HAZARDS:
     printf("at most %s of staging on a rank", cli_bytes((double)r->most_staging, a));
     break;
   case RSPV_BOUNDS:
-    printf("at most %u of %u operations in a round, %u peers, %s of %s of staging", r->busiest_ops,
-           plan->header->max_ops, r->most_peers, cli_bytes((double)r->most_staging, a),
+    printf("at most %u of %u operations in a round, %u peer%s, %s of %s of staging", r->busiest_ops,
+           plan->header->max_ops, r->most_peers, rsp_plural(r->most_peers), cli_bytes((double)r->most_staging, a),
            cli_bytes((double)plan->header->staging_limit, b));
     break;
   case RSPV_SUMMARY:

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "plans/sim/bound_impl.h"
+#include "plans/words.h"
 
 struct bounder {
   const struct rsp_plan *plan;
@@ -43,9 +44,8 @@ static bool binds(struct bounder *b, enum rsp_bound_term term, double seconds) {
 static void say(struct bounder *b, const char *verb, double bytes, const char *what, double rate) {
   char ranks[300], amount[32], per_second[32];
   rspm_ranks_text(b->plan, b->inside, ranks, sizeof ranks);
-  rspm_bytes_text(bytes, amount, sizeof amount);
-  rspm_bytes_text(rate, per_second, sizeof per_second);
-  snprintf(b->out->words, sizeof b->out->words, "%s %s %s %s, at %s/s", ranks, verb, amount, what, per_second);
+  snprintf(b->out->words, sizeof b->out->words, "%s %s %s %s, at %s/s", ranks, verb,
+           rsp_bytes_text(bytes, amount), what, rsp_bytes_text(rate, per_second));
 }
 
 /* The domain for which bytes / rate is largest. */
@@ -116,7 +116,7 @@ static void bound_egress(struct bounder *b) {
       const struct rsp_str *name = &b->plan->tensors[largest->example].name;
       int len = name->len > 80 ? 80 : (int)name->len;
       snprintf(what, sizeof what, "that only they can send (of %llu tensor%s, such as %.*s), out through their NICs",
-               (unsigned long long)tensors, tensors == 1 ? "" : "s", len, b->plan->strings + name->off);
+               (unsigned long long)tensors, rsp_plural(tensors), len, b->plan->strings + name->off);
     }
     say(b, "hold", bytes, what, rate);
   }

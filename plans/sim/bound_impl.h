@@ -104,6 +104,5 @@ double rspm_egress(const struct rspm_interest *interest, const double *nic, uint
 
 /* "ranks 112-127" of the side, and "(16 GPUs of t14, t15)". */
 void rspm_ranks_text(const struct rsp_plan *plan, const bool *inside, char *text, size_t size);
-void rspm_bytes_text(double bytes, char *text, size_t size);
 
 #endif

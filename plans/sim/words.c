@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "plans/sim/bound_impl.h"
+#include "plans/words.h"
 
 enum { MOST_RANGES = 6, MOST_HOSTS = 4 };
 
@@ -24,13 +25,6 @@ static void add(struct text *t, const char *format, ...) {
   int n = vsnprintf(t->at + t->used, t->size - t->used, format, args);
   va_end(args);
   t->used += n > 0 ? (size_t)n : 0;
-}
-
-void rspm_bytes_text(double bytes, char *text, size_t size) {
-  static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-  int u = 0;
-  while (bytes >= 999.95 && u < 5) bytes /= 1000, u++;
-  snprintf(text, size, u && bytes < 100 ? "%.1f %s" : "%.0f %s", bytes, units[u]);
 }
 
 static int by_number(const void *a, const void *b) {
@@ -64,7 +58,7 @@ static bool add_side(struct text *t, const struct rsp_plan *plan, const bool *in
   }
   if (count) {
     qsort(list, count, sizeof *list, by_number);
-    add(t, "%s%s rank%s", before ? " and " : "", side == RSP_TRAIN ? "training" : "inference", count > 1 ? "s" : "");
+    add(t, "%s%s rank%s", before ? " and " : "", side == RSP_TRAIN ? "training" : "inference", rsp_plural(count));
     add_ranges(t, list, count);
   }
   free(list);
@@ -84,7 +78,7 @@ static void add_hosts(struct text *t, const struct rsp_plan *plan, const bool *i
     hosts += last == RSP_NO_RANK || !same_host(plan, last, r);
     last = r;
   }
-  add(t, " (%u GPU%s of ", gpus, gpus == 1 ? "" : "s");
+  add(t, " (%u GPU%s of ", gpus, rsp_plural(gpus));
   last = RSP_NO_RANK;
   for (uint32_t r = 0; r < plan->header->world && shown < MOST_HOSTS; r++) {
     if (!inside[r] || (last != RSP_NO_RANK && same_host(plan, last, r))) continue;
@@ -92,7 +86,7 @@ static void add_hosts(struct text *t, const struct rsp_plan *plan, const bool *i
     add(t, "%s%.*s", shown++ ? ", " : "", (int)name->len, plan->strings + name->off);
     last = r;
   }
-  if (hosts > shown) add(t, " and %u more host%s", hosts - shown, hosts - shown == 1 ? "" : "s");
+  if (hosts > shown) add(t, " and %u more host%s", hosts - shown, rsp_plural(hosts - shown));
   add(t, ")");
 }
 

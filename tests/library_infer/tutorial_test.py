@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""docs/tutorial.md: its files are written as they come, its commands run, and each line of output that it shows is part
+"""A page of docs, such as docs/tutorial.md: its files are written as they come, its commands run, and each line of output that it shows is part
 of what they print, in this order. A command that fails fails the test, unless it ends in `|| true`.
 
 In: the tools, the page. Out: exit 0 or 1.
@@ -44,6 +44,7 @@ def run(command, lines, place, env):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", type=pathlib.Path, required=True)
+    parser.add_argument("--least", type=int, required=True, help="files and commands that it has at least")
     parser.add_argument("page", type=pathlib.Path)
     args = parser.parse_args()
     env = os.environ | {"PATH": f"{args.bin}:{os.environ['PATH']}"}
@@ -57,7 +58,7 @@ def main():
             else:
                 (pathlib.Path(place) / name).write_text(body)
                 written += 1
-    if min(ran, written) < 15:
+    if min(ran, written) < args.least:
         raise SystemExit(f"{written} files and {ran} commands: the page is not read rightly")
     print(f"ok   {written} files, {ran} commands")
 

@@ -111,7 +111,7 @@ def compiles(c):
     c.write("i", INFER)
     out, err = c.want(0, "", "t", "i", "-o", "p")
     check(out == b"", "stdout is empty after -o FILE", out)
-    check("1 tensor" in err.splitlines()[-1], "the last line states the coverage", err)
+    check("coverage: 1 tensor, 64 elements, 256 B (" in err.splitlines()[-1], "the last line states the coverage", err)
     check("\033" not in err, "no colour in a pipe", err)
     plan = c.read("p")
     check(plan[:8] == b"\211RESHARD", "the plan begins with its magic")

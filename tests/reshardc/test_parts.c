@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "plans/words.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/json.h"
 
@@ -73,6 +74,7 @@ static void test_bytes(void) {
   check(!strcmp(cli_bytes(1192099840, buffer), "1.19 GB"), "1.19 GB");
   check(!strcmp(cli_bytes(470187269120.0, buffer), "470 GB"), "470 GB");
   check(!strcmp(cli_bytes(99960, buffer), "100 kB"), "100 kB");
+  check(!strcmp(rsp_plural(0), "s") && !strcmp(rsp_plural(1), "") && !strcmp(rsp_plural(2), "s"), "0 rounds, 1 round");
 }
 
 static void test_duration(void) {

@@ -38,7 +38,7 @@ bool cli_colour(FILE *file);
 bool cli_parse_size(const char *text, uint64_t *bytes);
 /* A plain decimal number in [lo, hi]. */
 bool cli_parse_number(const char *text, int64_t lo, int64_t hi, int64_t *number);
-/* "1.2 GB", "512 B": decimal units, three digits, for people. Returns buffer. */
+/* plans/words.h's rsp_bytes_text. */
 const char *cli_bytes(double bytes, char buffer[32]);
 /* "1.23 ms", three digits, for people. Returns buffer. */
 const char *cli_duration(double seconds, char buffer[32]);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "plans/words.h"
 #include "tools/cli/cli.h"
 
 bool cli_parse_number(const char *text, int64_t lo, int64_t hi, int64_t *number) {
@@ -68,12 +69,7 @@ bool cli_parse_size(const char *text, uint64_t *bytes) {
 }
 
 const char *cli_bytes(double bytes, char buffer[32]) {
-  static const char *const names[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
-  size_t i = 0;
-  while (bytes >= 999.5 && i + 1 < sizeof names / sizeof *names) bytes /= 1000, i++;
-  int digits = i == 0 || bytes >= 99.95 ? 0 : bytes >= 9.995 ? 1 : 2;
-  snprintf(buffer, 32, "%.*f %s", digits, bytes, names[i]);
-  return buffer;
+  return rsp_bytes_text(bytes, buffer);
 }
 
 const char *cli_duration(double seconds, char buffer[32]) {
