@@ -264,6 +264,19 @@ static void create_rank(struct run_files *files, const struct rsp_plan *plan, st
   free(r.arrays);
 }
 
+// Values that were made up do not take the place of a checkpoint; what comes from one may take that of an older one.
+static void refuse_present(const struct run_side *side, const char *dir, struct talk *talk) {
+  for (uint32_t rank = 0; rank < side->rank_count; rank++) {
+    char *path = side->ranks[rank].count ? path_of(dir, "infer", rank) : NULL;
+    if (path && access(path, F_OK) == 0)
+      say(talk, CLI_TROUBLE,
+          "%s is there already; without --in it would be overwritten with made-up values: "
+          "remove it, or name another directory",
+          path);
+    free(path);
+  }
+}
+
 int run_files_create(struct run_files *files, const struct rsp_plan *plan, struct run_side *side, const char *dir,
                      bool attach, const char *program) {
   struct talk talk = {program, CLI_YES, 0};
@@ -271,6 +284,8 @@ int run_files_create(struct run_files *files, const struct rsp_plan *plan, struc
   if (talk.status) return conclude(&talk);
   if (mkdir(dir, 0777) && errno != EEXIST) return cli_trouble(program, "cannot make %s: %s", dir, strerror(errno));
   if (!is_directory(dir)) return cli_trouble(program, "%s is not a directory", dir);
+  if (!attach) refuse_present(side, dir, &talk);
+  if (talk.status) return conclude(&talk);
   files->outputs = calloc(side->rank_count ? side->rank_count : 1, sizeof *files->outputs);
   if (!files->outputs) return cli_trouble(program, "out of memory");
   for (uint32_t rank = 0; rank < side->rank_count && talk.status == CLI_YES; rank++)

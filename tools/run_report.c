@@ -13,6 +13,9 @@
 #include "tools/cli/cli.h"
 #include "tools/run_names.h"
 
+// Below this many bytes delivered, the time of a replay is that of starting it.
+#define RATIO_LEAST_BYTES 16000000
+
 static int ascending(const void *x, const void *y) {
   double a = *(const double *)x, b = *(const double *)y;
   return a < b ? -1 : a > b;
@@ -59,6 +62,7 @@ static const char *seconds_text(double seconds, char out[32]) {
 struct figures {
   uint64_t payload, copied; /* bytes delivered by a refit; bytes of the plain copy */
   double refit, memcpy, refit_rate, memcpy_rate;
+  bool comparable; /* there are times of both, and they are those of copying */
 };
 
 static struct figures figures_of(const struct run_report *r) {
@@ -67,6 +71,7 @@ static struct figures figures_of(const struct run_report *r) {
   f.memcpy = run_median(r->memcpys, r->memcpy_count);
   f.refit_rate = gigabytes_per_second(f.payload, f.refit);
   f.memcpy_rate = gigabytes_per_second(f.copied, f.memcpy);
+  f.comparable = r->memcpy_count && f.memcpy_rate > 0 && f.refit > 0 && f.payload >= RATIO_LEAST_BYTES;
   return f;
 }
 
@@ -139,7 +144,10 @@ static void print_speed(const struct run_report *r, FILE *out) {
   snprintf(note, sizeof note, "%.2f GB/s, as many bytes on as many threads and processors", f.memcpy_rate);
   row(out, "memcpy", seconds_text(f.memcpy, figure), note);
   snprintf(figure, sizeof figure, "%.2f", f.refit_rate / f.memcpy_rate);
-  row(out, "ratio", figure, "replay to memcpy, GB/s");
+  if (f.comparable)
+    row(out, "ratio", figure, "replay to memcpy, GB/s");
+  else
+    row(out, "ratio", "none", "under 16 MB, starting threads is most of both times");
 }
 
 void run_report_table(const struct run_report *r, FILE *out) {
@@ -230,8 +238,7 @@ bool run_report_json(const struct run_report *r, FILE *out) {
   struct figures f = figures_of(r);
   char id[33];
   rsp_id_text(h->plan_id, id);
-  json_t *ratio =
-      r->memcpy_count && f.memcpy_rate > 0 && f.refit > 0 ? json_real(f.refit_rate / f.memcpy_rate) : json_null();
+  json_t *ratio = f.comparable ? json_real(f.refit_rate / f.memcpy_rate) : json_null();
   json_t *o = json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "plan_id", id, "ok", (int)r->right, "backend",
                         "host", "mode", r->mode, "world", (json_int_t)h->world, "train_ranks",
                         (json_int_t)h->train_world, "infer_ranks", (json_int_t)h->infer_world, "rounds",

@@ -166,6 +166,15 @@ class Files(unittest.TestCase):
         self.assertEqual(code, 0, err)
         self.assertEqual(json.loads(out)["patterns"], 0)
 
+    def test_out_alone_overwrites_nothing(self):
+        self.out.mkdir()
+        (self.out / "infer-1.safetensors").write_text("a checkpoint")
+        code, out, err = run("--out", self.out)
+        self.assertEqual((code, out), (2, ""), err)
+        self.assertIn(f"{self.out}/infer-1.safetensors is there already; without --in it would be overwritten", err)
+        self.assertEqual(os.listdir(self.out), ["infer-1.safetensors"])
+        self.assertEqual((self.out / "infer-1.safetensors").read_text(), "a checkpoint")
+
     def test_out_alone(self):
         code, out, err = run("--out", self.out)
         self.assertEqual(code, 0, err)

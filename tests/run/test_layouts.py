@@ -155,6 +155,15 @@ class Patterns(unittest.TestCase):
         self.assertIn("8.80 TB", err)
         self.assertIn("memory", err)
 
+    def test_ratio(self):
+        # Of 16 MB and more: below that it would compare how threads start.
+        for size, given in ((3_999_999, False), (4_000_000, True)):
+            plan = compile_pair(matrix(f"f32 [{size}]", "[_ @tp:chunk]", 2), matrix(f"f32 [{size}]", "[_ @tp:chunk]", 2))
+            code, out, err = run(plan, "--repeat", 1, "--json")
+            self.assertEqual((code, json.loads(out)["ratio"] is not None), (0, given), err)
+            words = dict(line.split(None, 2)[:2] for line in run(plan, "--repeat", 1)[1].splitlines() if line.startswith("  "))
+            self.assertEqual(words["ratio"] != "none", given, words)
+
     def test_idle_and_empty(self):
         plan = compile_pair(matrix("u8 [4]", "[_ @tp:chunk]", 3, "world 5;\n"), matrix("u8 [4]", "[_ @tp:chunk]", 3, "world 4;\n"))
         for mode in ("fused", "staged"):
