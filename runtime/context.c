@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/plugin.h"
+
 #define DEFAULT_TIMEOUT 30.0
 
 void reshard_config_init(struct reshard_config *config) {
@@ -18,8 +20,19 @@ void reshard_config_init(struct reshard_config *config) {
                                     .device = -1};
 }
 
-static const struct rsr_backend *backend_of(enum reshard_backend backend) {
-  return backend == RESHARD_HOST ? &rsr_host : NULL;
+/* NULL with UNSUPPORTED in *fault. */
+static const struct rsr_backend *backend_of(enum reshard_backend backend, struct reshard_fault *fault) {
+  switch (backend) {
+  case RESHARD_HOST:
+    return &rsr_host;
+  case RESHARD_MPI: {
+    const struct rsr_mpi_plugin *plugin = rsr_mpi_load(fault);
+    return plugin ? plugin->backend : NULL;
+  }
+  default:
+    rsr_fault(fault, RESHARD_UNSUPPORTED, "context_open: this build has no backend %d", (int)backend);
+    return NULL;
+  }
 }
 
 /* A caller built against an older header gives a shorter struct. */
@@ -35,9 +48,9 @@ static enum reshard_status take_config(struct reshard_config *to, const struct r
   if (to->mode != RESHARD_STAGED && to->mode != RESHARD_FUSED) {
     return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "context_open: unknown mode %d", (int)to->mode);
   }
-  const struct rsr_backend *backend = backend_of(to->backend);
-  if (!backend)
-    return rsr_fault(fault, RESHARD_UNSUPPORTED, "context_open: this build has no backend %d", (int)to->backend);
+  if (to->backend != RESHARD_HOST) to->mode = RESHARD_STAGED; /* the only one between processes */
+  const struct rsr_backend *backend = backend_of(to->backend, fault);
+  if (!backend) return fault->status;
   if (!backend->all_gather && !to->all_gather) {
     return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "context_open: backend %s needs config.all_gather",
                      backend->name);
@@ -82,7 +95,7 @@ enum reshard_status reshard_context_open(struct reshard_plan *plan, uint32_t wor
   context->config = taken;
   context->world = plan->header.world;
   context->world_rank = world_rank;
-  context->backend = backend_of(taken.backend);
+  context->backend = backend_of(taken.backend, fault);
   rsr_fault_clear(&context->fault);
   context->words = calloc(context->world, sizeof *context->words);
   status = context->words ? join(context, plan, fault) : rsr_no_memory(fault, "agreements", sizeof *context->words);

@@ -103,6 +103,27 @@ struct reshard_plan_info {
 /* Thread-safe. */
 RESHARD_API void reshard_plan_get(const struct reshard_plan *plan, struct reshard_plan_info *info);
 
+/* ---- MPI ------------------------------------------------------------------------------------------------------- */
+
+/* For programs that have no MPI of their own: they, and libreshard, are linked with none; the first of these calls
+ * opens libreshard_mpi.so, from beside libreshard or where the loader looks. UNSUPPORTED, with the reason, if it is not
+ * there.
+ *
+ * One thread at a time calls MPI in this library; a program that uses MPI in other threads meanwhile needs
+ * MPI_THREAD_MULTIPLE. */
+
+/* Collective over the processes that mpiexec started; waits for them without a timeout, as MPI_Init does. Initialises
+ * MPI if that was not done, and then finalises it at exit; but where a rank did not arrive or answer and no context was
+ * opened after that, exit ends the whole job with status 1, as MPI_Finalize would wait for that rank for ever. Gives
+ * the rank and the size of MPI_COMM_WORLD; pointers may be NULL. context_open on MPI_COMM_WORLD needs no such call
+ * before it. UNSUPPORTED, WRONG_STATE (MPI was finalised), NO_MEMORY. */
+RESHARD_API enum reshard_status reshard_mpi_init(uint32_t *rank, uint32_t *size, struct reshard_fault *fault);
+/* A reshard_all_gather_fn over MPI_COMM_WORLD, for other backends and for the caller's own words; the status, and the
+ * user's data is NULL or a struct reshard_fault to be filled. After a failure every rank may call it again. */
+RESHARD_API int reshard_mpi_all_gather(void *fault, const void *mine, size_t bytes, void *all, double timeout_seconds);
+/* "Open MPI v4.1.4, ...", after the first call of another one here; NULL without a plugin. Static storage. */
+RESHARD_API const char *reshard_mpi_version(void);
+
 /* ---- a rank's context ---------------------------------------------------------------------------------------- */
 
 /* Where the rank threads of one process meet. One context per rank at a time; after an error close all contexts, free
@@ -145,7 +166,7 @@ struct reshard_config {
   struct reshard_host_group *group; /* host: required, shared by all ranks; borrowed until the context is closed */
   double timeout_seconds;           /* 0: 30. Host: since any rank last made progress */
   uint64_t delay_seed;              /* host, staged: not 0: seeded delays and orders of work on this rank */
-  uint32_t flags;                   /* RESHARD_GUARD */
+  uint32_t flags;                   /* RESHARD_GUARD ... */
   reshard_all_gather_fn all_gather; /* required by backends without a control channel of their own; host: may be NULL */
   void *all_gather_user;
   const void *mpi_comm;     /* mpi: an MPI_Comm * with the world's ranks in order, duplicated; NULL: MPI_COMM_WORLD */

@@ -22,6 +22,7 @@ LIBRARIES = {
     "xxhash.h": {"plans", "compiler", "tools", "tests"},
     "yaml.h": {"compiler", "tests"},
     "jansson.h": {"tools", "tests"},
+    "mpi.h": {"runtime", "tools", "tests"},
 }
 # plans depends on libc and the hash only.
 LIBC = {f"{n}.h" for n in ("assert ctype errno fcntl fenv float inttypes limits locale math stdalign stdarg stdatomic stdbool "

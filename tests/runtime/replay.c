@@ -175,7 +175,7 @@ struct seat {
   struct shared *shared;
 };
 
-static void perform(struct player *p) {
+void play_alone(struct player *p) {
   p->opened = reshard_context_open(p->plan, p->rank, &p->config, &p->context, &p->fault);
   if (p->opened != RESHARD_OK) return;
   enum reshard_status bound = bind_all(p->context, p->stage, p->rank);
@@ -195,7 +195,7 @@ static void *thread(void *arg) {
   struct player *p = seat->player;
   struct timespec from, to;
   clock_gettime(CLOCK_MONOTONIC, &from);
-  if (!p->skip) perform(p);
+  if (!p->skip) play_alone(p);
   clock_gettime(CLOCK_MONOTONIC, &to);
   p->seconds = (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) * 1e-9;
   pthread_mutex_lock(&seat->shared->lock);

@@ -50,6 +50,8 @@ void players_init(struct player *players, struct stage *stage, struct reshard_pl
                   struct reshard_host_group *group, enum reshard_mode mode);
 /* All at once, each in its thread; contexts are closed at the end. */
 void play(struct player *players, uint32_t world);
+/* What one player does, in this thread; its context stays open. */
+void play_alone(struct player *player);
 /* All ranks have whole refits, `version` of them. */
 void players_check(const struct player *players, uint32_t world, uint64_t version, uint64_t seed);
 /* An open stage of this plan, filled with `seed`, in one mode: every byte of every buffer, and around it, after each of

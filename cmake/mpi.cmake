@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# Finds the MPI that RESHARD_MPI names, its mpiexec with it: MPI_C_FOUND, MPI::MPI_C, RESHARD_MPIEXEC. Not found is not an
+# error but if it was asked for.
+if(RESHARD_MPI STREQUAL "auto")
+  set(names mpicc.mpich mpicc)
+elseif(RESHARD_MPI MATCHES "^(mpich|openmpi)$")
+  set(names mpicc.${RESHARD_MPI})
+else()
+  set(names ${RESHARD_MPI})
+endif()
+unset(RESHARD_MPICC CACHE)
+find_program(RESHARD_MPICC NAMES ${names})
+if(RESHARD_MPICC)
+  set(MPI_C_COMPILER ${RESHARD_MPICC} CACHE FILEPATH "" FORCE)
+  set(MPI_CXX_SKIP_MPICXX ON)
+  # Debian gives each MPI's mpiexec the ending of its mpicc.
+  get_filename_component(folder ${RESHARD_MPICC} DIRECTORY)
+  get_filename_component(file ${RESHARD_MPICC} NAME)
+  string(REPLACE mpicc mpiexec file ${file})
+  unset(RESHARD_MPIEXEC CACHE)
+  find_program(RESHARD_MPIEXEC NAMES ${file} PATHS ${folder} NO_DEFAULT_PATH)
+  find_package(MPI COMPONENTS C)
+endif()
+if(NOT MPI_C_FOUND AND NOT RESHARD_MPI STREQUAL "auto")
+  message(FATAL_ERROR "RESHARD_MPI is ${RESHARD_MPI}, but there is no such MPI")
+elseif(NOT MPI_C_FOUND)
+  message(STATUS "No MPI: the mpi backend is not built")
+endif()
