@@ -35,6 +35,7 @@ struct rsc_options {
   size_t define_count;
   const char *const *include_dirs;
   size_t include_dir_count;
+  const char *library_dir; /* what ships with the compiler, looked into last, or NULL */
   uint64_t staging;   /* bytes per rank */
   uint64_t chunk;     /* bytes a rank moves per round; 0: chosen */
   uint32_t max_ops;   /* sends and receives per rank per round, at least 2 */

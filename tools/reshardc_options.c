@@ -5,6 +5,7 @@
 #include "tools/reshardc_options.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -34,7 +35,9 @@ static const char help_text[] =
     "                         VALUE is an expression of literals: -D TP=8,\n"
     "                         -D train.stages=[11,12,11]; for a string, the text itself\n"
     "  -I, --include=DIR      look for included files and models here too, after the\n"
-    "                         directory of the file that names them; may be repeated\n"
+    "                         directory of the file that names them; may be repeated.\n"
+    "                         The library that ships with reshardc is looked into last:\n"
+    "                         include \"vllm/grid.inc\";\n"
     "\n"
     "Output\n"
     "  -o, --output=PLAN      where the plan goes: whole or not at all; - is standard output\n"
@@ -273,11 +276,25 @@ static bool check(const struct reshardc_options *out) {
   return true;
 }
 
+// The library of layouts, which stands at a fixed place from this program's; NULL if it is not there.
+static char *find_library(void) {
+  char self[PATH_MAX];
+  ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (len <= 0) return NULL;
+  self[len] = '\0';
+  char *slash = strrchr(self, '/'), *dir = NULL;
+  if (!slash || asprintf(&dir, "%.*s/" RESHARD_LIBRARY_FROM_BIN, (int)(slash - self), self) < 0) return NULL;
+  char *real = realpath(dir, NULL);
+  free(dir);
+  return real;
+}
+
 enum reshardc_next reshardc_options_read(int argc, char **argv, struct reshardc_options *out) {
   *out = (struct reshardc_options){.compile = {.staging = 256ull << 20, .max_ops = 1024, .dump_file = stdout}};
   out->compile.defines = calloc((size_t)argc + 1, sizeof *out->compile.defines);
   out->compile.include_dirs = calloc((size_t)argc + 1, sizeof *out->compile.include_dirs);
   if (!out->compile.defines || !out->compile.include_dirs) abort();
+  out->compile.library_dir = find_library();
   for (int option; (option = getopt_long(argc, argv, "D:I:o:h", long_options, NULL)) != -1;) {
     enum reshardc_next next = read_option(option, optarg, out);
     if (next != RESHARDC_COMPILE) return next;
@@ -293,4 +310,5 @@ enum reshardc_next reshardc_options_read(int argc, char **argv, struct reshardc_
 void reshardc_options_free(struct reshardc_options *options) {
   free((void *)options->compile.defines);
   free((void *)options->compile.include_dirs);
+  free((void *)(uintptr_t)options->compile.library_dir);
 }

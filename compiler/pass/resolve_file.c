@@ -56,7 +56,7 @@ static const char *beside(struct rsc_resolver *r, const char *file, const char *
   return joined(r, file, (size_t)(rsc_base_name(file) - file), path);
 }
 
-/* Looks beside the file being executed, then in each -I, of which the title says nothing. */
+/* Looks beside the file being executed, then in each -I and in the library, of which the title says nothing. */
 static bool find(struct rsc_resolver *r, const char *path, struct rsc_span span, struct found *out) {
   const char *why, *first_why, *here = rsc_sources_name(r->sources, span.file);
   bool absolute = path[0] == '/';
@@ -64,15 +64,16 @@ static bool find(struct rsc_resolver *r, const char *path, struct rsc_span span,
   out->title = absolute ? rsc_base_name(path) : beside(r, rsc_sources_title(r->sources, span.file), path);
   if (load(r, out->path, &out->text, &out->len, &first_why)) return true;
   out->title = joined(r, "", 0, path);
-  for (size_t i = 0; i < r->options->include_dir_count && !absolute; i++) {
-    const char *dir = r->options->include_dirs[i];
+  size_t named = r->options->include_dir_count, all = named + (r->options->library_dir != NULL);
+  for (size_t i = 0; i < all && !absolute; i++) {
+    const char *dir = i < named ? r->options->include_dirs[i] : r->options->library_dir;
     out->path = joined(r, dir, strlen(dir), path);
     if (load(r, out->path, &out->text, &out->len, &why)) return true;
   }
   rsc_fail(r, RSC_FILE_UNREADABLE, span, "cannot read '%s': %s", rsc_shown(r, path, strlen(path)), first_why);
   if (!absolute)
     rsc_fail_note(r, (struct rsc_span){.file = -1}, "looked beside '%.200s'%s", here,
-                  r->options->include_dir_count ? " and in each -I" : "; -I adds places to look");
+                  named ? " and in each -I" : "; -I adds places to look");
   return false;
 }
 
