@@ -2,7 +2,8 @@
  *
  * What a backend is: one table of functions over a context. The order of calls is the contract:
  *
- *   open -> { prepare -> (all ranks agree) -> link -> (all ranks agree) -> { refit -> wait }* -> reset }* -> close
+ *   open -> (all ranks agree) -> connect -> (all ranks agree)
+ *        -> { prepare -> (all ranks agree) -> link -> (all ranks agree) -> { refit -> wait }* -> reset }* -> close
  *
  * Each returns a status and, on failure, has filled *fault. prepare looks at this rank only; link may look at peers,
  * which are all prepared then and stay so until the second agreement.
@@ -18,9 +19,15 @@
 struct rsr_backend {
   const char *name;
   enum reshard_status (*open)(struct reshard_context *context, struct reshard_fault *fault);
+  /* With the other ranks, which have opened the same plan; NULL: nothing to do. */
+  enum reshard_status (*connect)(struct reshard_context *context, struct reshard_fault *fault);
   /* The control channel of the backend itself, used where the caller gives none; NULL: it has none. */
   enum reshard_status (*all_gather)(struct reshard_context *context, const void *mine, size_t bytes, void *all,
                                     const char *call, struct reshard_fault *fault);
+  /* Whether a buffer may lie there; NULL: anywhere. */
+  enum reshard_status (*check)(struct reshard_context *context, const void *ptr, struct reshard_fault *fault);
+  /* Padding of the inference buffers becomes zero, before prepare; NULL: it is plain memory, and the caller does it. */
+  enum reshard_status (*zero)(struct reshard_context *context, struct reshard_fault *fault);
   enum reshard_status (*prepare)(struct reshard_context *context, struct reshard_fault *fault);
   enum reshard_status (*link)(struct reshard_context *context, struct reshard_fault *fault);
   enum reshard_status (*refit)(struct reshard_context *context, void *stream, struct reshard_fault *fault);
@@ -35,6 +42,6 @@ struct rsr_backend {
   void (*close)(struct reshard_context *context);
 };
 
-extern const struct rsr_backend rsr_host;
+extern const struct rsr_backend rsr_host, rsr_nccl;
 
 #endif

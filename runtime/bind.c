@@ -31,8 +31,8 @@ static enum reshard_status unknown(const struct reshard_context *context, uint32
                    context->world_rank, side_words[side], shown, name);
 }
 
-static enum reshard_status check_pointer(const struct reshard_context *context, uint64_t row, const void *ptr,
-                                         uint64_t bytes, struct reshard_fault *fault) {
+static enum reshard_status check_pointer(struct reshard_context *context, uint64_t row, const void *ptr, uint64_t bytes,
+                                         struct reshard_fault *fault) {
   const struct rsp_program *program = &context->slice.program;
   const struct rsp_sbuffer *buffer = &program->buffers[row];
   int shown = buffer->name.len < 200 ? (int)buffer->name.len : 200;
@@ -54,6 +54,8 @@ static enum reshard_status check_pointer(const struct reshard_context *context, 
   } else if ((uintptr_t)ptr + bytes < (uintptr_t)ptr) {
     status = rsr_fault(fault, RESHARD_WRONG_SIZE, "%s buffer '%.*s' of world rank %u would go past the last address",
                        side_words[buffer->side], shown, name, context->world_rank);
+  } else if (bytes > 0 && context->backend->check) {
+    status = context->backend->check(context, ptr, fault);
   }
   if (status != RESHARD_OK) rsr_fault_at(fault, program, buffer);
   return status;

@@ -29,6 +29,8 @@ static const struct rsr_backend *backend_of(enum reshard_backend backend, struct
     const struct rsr_mpi_plugin *plugin = rsr_mpi_load(fault);
     return plugin ? plugin->backend : NULL;
   }
+  case RESHARD_NCCL:
+    return &rsr_nccl;
   default:
     rsr_fault(fault, RESHARD_UNSUPPORTED, "context_open: this build has no backend %d", (int)backend);
     return NULL;
@@ -64,14 +66,21 @@ static void free_context(struct reshard_context *context) {
   free(context);
 }
 
-/* From here on this rank takes part, so its failure is told to all. */
+/* From here on this rank takes part, so its failure is told to all, if there is a way without the backend. */
 static enum reshard_status join(struct reshard_context *context, const struct reshard_plan *plan,
                                 struct reshard_fault *fault) {
-  enum reshard_status status = context->backend->open(context, fault);
-  if (status != RESHARD_OK) return status;
-  status = rsr_slice_open(&context->slice, plan, context->world_rank, fault);
-  status = rsr_agree(context, RSR_CALL_CONTEXT, plan->header.plan_id, status, fault);
-  if (status != RESHARD_OK) context->backend->close(context);
+  const struct rsr_backend *backend = context->backend;
+  const uint8_t *plan_id = plan->header.plan_id;
+  enum reshard_status status = backend->open(context, fault);
+  bool opened = status == RESHARD_OK;
+  if (!opened && !context->config.all_gather) return status;
+  if (opened) status = rsr_slice_open(&context->slice, plan, context->world_rank, fault);
+  status = rsr_agree(context, RSR_CALL_CONTEXT, plan_id, status, fault);
+  if (status == RESHARD_OK && backend->connect) {
+    status = backend->connect(context, fault);
+    status = rsr_agree(context, RSR_CALL_CONNECT, plan_id, status, fault);
+  }
+  if (status != RESHARD_OK && opened) backend->close(context);
   return status;
 }
 
@@ -123,7 +132,11 @@ static enum reshard_status prepare_here(struct reshard_context *context) {
   context->backend->reset(context);
   enum reshard_status status = rsr_slice_ready(&context->slice, context->world_rank, &context->fault);
   if (status != RESHARD_OK) return status;
-  rsr_slice_zero(&context->slice);
+  if (context->backend->zero)
+    status = context->backend->zero(context, &context->fault);
+  else
+    rsr_slice_zero(&context->slice);
+  if (status != RESHARD_OK) return status;
   return context->backend->prepare(context, &context->fault);
 }
 

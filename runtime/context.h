@@ -70,7 +70,7 @@ void rsr_slice_zero(const struct rsr_slice *slice);
 
 /* ---- agreement --------------------------------------------------------------------------------------------------- */
 
-enum rsr_call { RSR_CALL_CONTEXT = 1, RSR_CALL_PREPARE, RSR_CALL_LINK, RSR_CALL_WAIT, RSR_CALL_SWAP };
+enum rsr_call { RSR_CALL_CONTEXT = 1, RSR_CALL_CONNECT, RSR_CALL_PREPARE, RSR_CALL_LINK, RSR_CALL_WAIT, RSR_CALL_SWAP };
 
 /* What every rank says to all in a collective call. */
 struct rsr_word {

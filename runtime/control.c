@@ -11,6 +11,7 @@
 static const char *call_text(uint32_t call) {
   switch (call) {
   case RSR_CALL_CONTEXT:
+  case RSR_CALL_CONNECT:
     return "context_open";
   case RSR_CALL_PREPARE:
   case RSR_CALL_LINK:

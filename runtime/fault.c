@@ -43,6 +43,8 @@ const char *reshard_status_text(enum reshard_status status) {
     return "RESHARD_UNSUPPORTED: this build or backend cannot do it";
   case RESHARD_CORRUPT:
     return "RESHARD_CORRUPT: what arrived is not what was sent";
+  case RESHARD_BACKEND_FAILED:
+    return "RESHARD_BACKEND_FAILED: a call of CUDA, NCCL or MPI failed";
   }
   return "unknown status";
 }

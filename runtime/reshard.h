@@ -46,10 +46,11 @@ enum reshard_status {
   RESHARD_OVERLAP,          /* prepare: an inference buffer shares bytes with another buffer of this rank */
   RESHARD_UNBOUND,          /* prepare: a buffer has no pointer */
   RESHARD_NO_MEMORY,
-  RESHARD_TIMEOUT,     /* a rank did not arrive or did not answer */
-  RESHARD_PEER_FAILED, /* another rank failed; the text is that rank's */
-  RESHARD_UNSUPPORTED, /* this build or backend cannot do it */
-  RESHARD_CORRUPT      /* RESHARD_VERIFY: what arrived is not what was sent */
+  RESHARD_TIMEOUT,       /* a rank did not arrive or did not answer */
+  RESHARD_PEER_FAILED,   /* another rank failed; the text is that rank's */
+  RESHARD_UNSUPPORTED,   /* this build or backend cannot do it */
+  RESHARD_CORRUPT,       /* RESHARD_VERIFY: what arrived is not what was sent */
+  RESHARD_BACKEND_FAILED /* a call of CUDA, NCCL or MPI failed; the text says which and why */
 };
 
 enum reshard_side { RESHARD_TRAIN = 0, RESHARD_INFER = 1 };

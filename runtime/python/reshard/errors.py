@@ -26,6 +26,7 @@ class Status(enum.IntEnum):
     PEER_FAILED = 14
     UNSUPPORTED = 15
     CORRUPT = 16
+    BACKEND_FAILED = 17
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,6 +117,10 @@ class Corrupt(Error):
     pass
 
 
+class BackendFailed(Error):
+    pass
+
+
 class WrongTensor(Error, ValueError):
     """A tensor whose dtype, shape, strides or device are not what the plan's buffer needs; found before the library
     is called."""
@@ -137,6 +142,7 @@ _CLASSES = {
     Status.PEER_FAILED: PeerFailed,
     Status.UNSUPPORTED: Unsupported,
     Status.CORRUPT: Corrupt,
+    Status.BACKEND_FAILED: BackendFailed,
 }
 
 
