@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The stand-in's NCCL: communicators that become ready later, groups, messages matched in order between two ranks.
+ * A group starts when its stream comes to it; a message moves once both ends have started, on its own.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/check.h"
+#include "tests/nccl/standin_impl.h"
+
+enum { OK = 0, UNHANDLED = 1, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, REMOTE = 6, IN_PROGRESS = 7 };
+
+struct unique_id {
+  char bytes[128];
+};
+
+/* The form of 2.28, as far as it is looked at. */
+struct config {
+  size_t size;
+  unsigned magic, version;
+  int blocking;
+};
+
+struct call_part {
+  struct part part;
+  struct comm *comm;
+  struct stream *stream;
+};
+
+static bool is_of(const struct host *host, const struct comm *comm) {
+  for (uint64_t i = 0; i < host->comms.count; i++) {
+    if (host->comms.rows[i] == comm) return true;
+  }
+  return false;
+}
+
+/* A communicator of the caller's that lives; else a violation. */
+static bool usable(struct comm *comm, const char *call) {
+  struct host *host = standin_self();
+  if (comm && is_of(host, comm) && comm->state != COMM_GONE) return true;
+  standin_violates("rank %u: %s on a communicator that is not, or no more", host->rank, call);
+  return false;
+}
+
+static struct comm *member(uint64_t clique, uint32_t rank) {
+  const struct host *host = &standin.hosts[rank];
+  for (uint64_t i = 0; i < host->comms.count; i++) {
+    struct comm *comm = host->comms.rows[i];
+    if (comm->clique == clique && comm->state != COMM_GONE) return comm;
+  }
+  return NULL;
+}
+
+/* ---- communicators ----------------------------------------------------------------------------------------------- */
+
+int ncclGetVersion(int *version);
+const char *ncclGetErrorString(int result);
+const char *ncclGetLastError(struct comm *comm);
+int ncclGetUniqueId(struct unique_id *id);
+int ncclCommInitRankConfig(struct comm **out, int ranks, struct unique_id id, int rank, struct config *config);
+int ncclCommGetAsyncError(struct comm *comm, int *error);
+int ncclCommFinalize(struct comm *comm);
+int ncclCommDestroy(struct comm *comm);
+int ncclCommAbort(struct comm *comm);
+int ncclCommRegister(struct comm *comm, void *ptr, size_t bytes, void **handle);
+int ncclCommDeregister(struct comm *comm, void *handle);
+int ncclGroupStart(void);
+int ncclGroupEnd(void);
+int ncclSend(const void *ptr, size_t count, int dtype, int peer, struct comm *comm, struct stream *stream);
+int ncclRecv(void *ptr, size_t count, int dtype, int peer, struct comm *comm, struct stream *stream);
+
+int ncclGetVersion(int *version) {
+  *version = 22809;
+  return standin_enter("ncclGetVersion") ? OK : UNHANDLED;
+}
+
+const char *ncclGetErrorString(int result) {
+  static const char *const texts[] = {"no error",         "unhandled cuda error", "system error", "internal error",
+                                      "invalid argument", "invalid usage",        "remote error", "in progress"};
+  return result >= 0 && result < 8 ? texts[result] : "unknown";
+}
+
+const char *ncclGetLastError(struct comm *comm) {
+  (void)comm;
+  return "the stand-in was told to";
+}
+
+int ncclGetUniqueId(struct unique_id *id) {
+  if (!standin_enter("ncclGetUniqueId")) return UNHANDLED;
+  memset(id, 0, sizeof *id);
+  standin.clique++;
+  memcpy(id->bytes + 40, &standin.clique, sizeof standin.clique);
+  return OK;
+}
+
+static void join(struct comm *comm) {
+  for (uint32_t r = 0; r < comm->ranks; r++) {
+    if (!member(comm->clique, r)) return;
+  }
+  for (uint32_t r = 0; r < comm->ranks; r++) list_add(&standin.jobs, member(comm->clique, r));
+}
+
+int ncclCommInitRankConfig(struct comm **out, int ranks, struct unique_id id, int rank, struct config *config) {
+  if (!standin_enter("ncclCommInitRankConfig")) return UNHANDLED;
+  struct host *host = standin_self();
+  if (config->magic != 0xcafebeefu || config->size < sizeof *config || config->blocking != 0 ||
+      ranks != (int)standin.options.world || rank != (int)host->rank || host->device != rank) {
+    standin_violates("rank %u: ncclCommInitRankConfig with odd arguments, or not on its device", host->rank);
+    return INVALID_ARGUMENT;
+  }
+  struct comm *comm = calloc(1, sizeof *comm);
+  CHECK(comm, "memory");
+  memcpy(&comm->clique, id.bytes + 40, sizeof comm->clique);
+  comm->rank = (uint32_t)rank;
+  comm->ranks = (uint32_t)ranks;
+  comm->out = calloc(comm->ranks, sizeof *comm->out);
+  comm->in = calloc(comm->ranks, sizeof *comm->in);
+  CHECK(comm->out && comm->in, "memory");
+  if (comm->clique == 0 || member(comm->clique, comm->rank)) standin_violates("rank %d: a bad unique id", rank);
+  list_add(&host->comms, comm);
+  *out = comm;
+  join(comm);
+  return IN_PROGRESS;
+}
+
+void standin_run_job(struct comm *comm) {
+  list_remove(&standin.jobs, comm);
+  if (comm->state == COMM_LAUNCHING) {
+    comm->target->launching = NULL;
+    standin_queue(comm->target, comm->group);
+    comm->last = comm->group;
+    comm->group = NULL;
+  }
+  comm->state = comm->state == COMM_FLUSHING ? COMM_FLUSHED : COMM_READY;
+}
+
+int ncclCommGetAsyncError(struct comm *comm, int *error) {
+  if (!standin_enter("ncclCommGetAsyncError")) return UNHANDLED;
+  if (!usable(comm, "ncclCommGetAsyncError")) return INVALID_ARGUMENT;
+  bool busy = comm->state == COMM_JOINING || comm->state == COMM_LAUNCHING || comm->state == COMM_FLUSHING;
+  *error = comm->error ? comm->error : busy ? IN_PROGRESS : OK;
+  return OK;
+}
+
+static bool has_work(const struct comm *comm) {
+  return comm->group || (comm->last && comm->last->state != OP_DONE && comm->last->submitted);
+}
+
+int ncclCommFinalize(struct comm *comm) {
+  if (!standin_enter("ncclCommFinalize")) return UNHANDLED;
+  if (!usable(comm, "ncclCommFinalize")) return INVALID_ARGUMENT;
+  if (comm->state != COMM_READY || has_work(comm)) {
+    standin_violates("rank %u: ncclCommFinalize while the communicator works", comm->rank);
+    return INVALID_USAGE;
+  }
+  comm->state = COMM_FLUSHING;
+  list_add(&standin.jobs, comm);
+  return IN_PROGRESS;
+}
+
+/* Operations of a communicator that goes: what was queued ends without a word. */
+static void end_groups(struct comm *comm) {
+  for (uint64_t i = 0; i < standin.ops.count; i++) {
+    struct op *op = standin.ops.rows[i];
+    if (op->kind != OP_GROUP || op->comm != comm || !op->submitted || op->state == OP_DONE) continue;
+    if (op->state == OP_NEVER) continue;
+    op->kind = OP_MARK;
+    if (op->state == OP_READY) list_remove(&standin.ready, op);
+    if (op->state == OP_STARTED) standin_unmatch(op);
+    if (op->state != OP_WAITING) standin_finish(op);
+  }
+}
+
+static void end_comm(struct comm *comm) {
+  list_remove(&standin.jobs, comm);
+  if (comm->target) comm->target->launching = NULL;
+  end_groups(comm);
+  comm->state = COMM_GONE;
+}
+
+void standin_forget_comm(struct comm *comm) {
+  for (uint32_t r = 0; r < comm->ranks; r++) {
+    list_free(&comm->out[r]);
+    list_free(&comm->in[r]);
+  }
+  free(comm->out);
+  free(comm->in);
+  free(comm);
+}
+
+/* The memory stays until the end: captured groups may still point there. */
+static void bury(struct comm *comm) {
+  struct host *host = &standin.hosts[comm->rank];
+  list_remove(&host->comms, comm);
+  list_add(&host->dead_comms, comm);
+}
+
+int ncclCommDestroy(struct comm *comm) {
+  bool good = standin_enter("ncclCommDestroy");
+  if (!usable(comm, "ncclCommDestroy")) return INVALID_ARGUMENT;
+  if (comm->state != COMM_FLUSHED || standin_has_captured(comm))
+    standin_violates("rank %u: ncclCommDestroy before ncclCommFinalize is through, or while graphs have its groups",
+                     comm->rank);
+  if (comm->registrations > 0) standin_violates("rank %u: buffers are still registered", comm->rank);
+  end_comm(comm);
+  bury(comm);
+  return good ? OK : UNHANDLED;
+}
+
+int ncclCommAbort(struct comm *comm) {
+  bool good = standin_enter("ncclCommAbort");
+  if (!usable(comm, "ncclCommAbort")) return INVALID_ARGUMENT;
+  end_comm(comm);
+  bury(comm);
+  return good ? OK : UNHANDLED;
+}
+
+void standin_kill_comms(struct host *host) {
+  for (uint64_t i = 0; i < host->comms.count; i++) {
+    struct comm *comm = host->comms.rows[i];
+    list_remove(&standin.jobs, comm);
+    for (uint64_t k = 0; k < standin.ops.count; k++) {
+      struct op *op = standin.ops.rows[k];
+      if (op->kind == OP_GROUP && op->comm == comm && op->parts_left > 0) standin_unmatch(op);
+    }
+    for (uint32_t r = 0; r < comm->ranks; r++) {
+      struct comm *peer = r == host->rank ? NULL : member(comm->clique, r);
+      if (peer && !standin.options.deaf && standin_random(2) == 0) peer->error = REMOTE;
+    }
+    comm->state = COMM_GONE;
+  }
+}
+
+int ncclCommRegister(struct comm *comm, void *ptr, size_t bytes, void **handle) {
+  if (!standin_enter("ncclCommRegister")) return UNHANDLED;
+  if (!usable(comm, "ncclCommRegister")) return INVALID_ARGUMENT;
+  if (!standin_is_live(comm->rank, ptr, bytes)) standin_violates("rank %u: no such memory to register", comm->rank);
+  comm->registrations++;
+  *handle = ptr;
+  return OK;
+}
+
+int ncclCommDeregister(struct comm *comm, void *handle) {
+  bool good = standin_enter("ncclCommDeregister");
+  if (!usable(comm, "ncclCommDeregister")) return INVALID_ARGUMENT;
+  if (!handle || comm->registrations == 0 || has_work(comm))
+    standin_violates("rank %u: ncclCommDeregister of nothing, or while the communicator works", comm->rank);
+  comm->registrations--;
+  return good ? OK : UNHANDLED;
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+
+int ncclGroupStart(void) {
+  if (!standin_enter("ncclGroupStart")) return UNHANDLED;
+  struct host *host = standin_self();
+  if (host->in_group) standin_violates("rank %u: a group in a group", host->rank);
+  host->in_group = true;
+  return OK;
+}
+
+static int message(bool is_send, void *ptr, size_t bytes, int dtype, int peer, struct comm *comm,
+                   struct stream *stream) {
+  struct host *host = standin_self();
+  if (!usable(comm, is_send ? "ncclSend" : "ncclRecv")) return INVALID_ARGUMENT;
+  if (comm->state != COMM_READY || dtype != 1 || peer < 0 || (uint32_t)peer >= comm->ranks) {
+    standin_violates("rank %u: a message on a communicator that is not ready, or with odd arguments", host->rank);
+    return INVALID_USAGE;
+  }
+  if (!standin_is_live(host->rank, ptr, bytes))
+    standin_violates("rank %u: a message from or to memory that is no one's", host->rank);
+  if (!host->in_group) {
+    standin_violates("rank %u: a message outside a group", host->rank);
+    return INVALID_USAGE;
+  }
+  if (is_send && ++host->counts.sends == standin.options.cut_message && host->rank == standin.options.rank) bytes--;
+  struct call_part *call = calloc(1, sizeof *call);
+  CHECK(call, "memory");
+  call->part = (struct part){.ptr = ptr, .bytes = bytes, .peer = (uint32_t)peer, .is_send = is_send};
+  call->comm = comm;
+  call->stream = stream;
+  list_add(&host->group_parts, call);
+  return OK;
+}
+
+int ncclSend(const void *ptr, size_t count, int dtype, int peer, struct comm *comm, struct stream *stream) {
+  if (!standin_enter("ncclSend")) return UNHANDLED;
+  return message(true, (void *)(uintptr_t)ptr, count, dtype, peer, comm, stream);
+}
+
+int ncclRecv(void *ptr, size_t count, int dtype, int peer, struct comm *comm, struct stream *stream) {
+  if (!standin_enter("ncclRecv")) return UNHANDLED;
+  return message(false, ptr, count, dtype, peer, comm, stream);
+}
+
+/* The parts from `first` on, all of one communicator and stream. */
+static struct op *new_group(struct host *host, uint64_t first, uint64_t count) {
+  struct call_part *call = host->group_parts.rows[first];
+  struct op *op = standin_op(OP_GROUP, host->rank);
+  op->comm = call->comm;
+  op->parts = calloc(count, sizeof *op->parts);
+  CHECK(op->parts, "memory");
+  for (uint64_t i = 0; i < count; i++) {
+    struct call_part *next = host->group_parts.rows[first + i];
+    if (next->comm != call->comm || next->stream != call->stream)
+      standin_violates("rank %u: a group on two communicators or streams", host->rank);
+    op->parts[i] = next->part;
+  }
+  op->part_count = count;
+  return op;
+}
+
+static void launch(struct stream *stream, struct comm *comm, struct op *op) {
+  comm->group = op;
+  comm->target = stream;
+  comm->state = COMM_LAUNCHING;
+  stream->launching = comm;
+  list_add(&standin.jobs, comm);
+}
+
+/* Mutations: a message before its group, or a group after the next one. */
+static void queue_group(struct host *host, struct comm *comm, struct stream *stream) {
+  const struct standin_options *options = &standin.options;
+  bool mine = host->rank == options->rank;
+  uint64_t number = ++host->counts.groups, count = host->group_parts.count;
+  if (mine && number == options->split_group && count > 1) {
+    standin_queue(stream, new_group(host, 0, 1));
+    launch(stream, comm, new_group(host, 1, count - 1));
+  } else if (mine && number == options->swap_group) {
+    host->held = new_group(host, 0, count);
+  } else {
+    if (host->held) {
+      standin_queue(stream, new_group(host, 0, count));
+      launch(stream, comm, host->held);
+      host->held = NULL;
+    } else {
+      launch(stream, comm, new_group(host, 0, count));
+    }
+  }
+}
+
+int ncclGroupEnd(void) {
+  struct host *host = standin_self();
+  bool good = standin_enter("ncclGroupEnd");
+  if (!host->in_group) standin_violates("rank %u: ncclGroupEnd without ncclGroupStart", host->rank);
+  host->in_group = false;
+  struct call_part *first = host->group_parts.count > 0 ? host->group_parts.rows[0] : NULL;
+  int rc = OK;
+  if (good && first && first->stream->launching) {
+    standin_violates("rank %u: ncclGroupEnd while the group before is still launched", host->rank);
+    rc = INVALID_USAGE;
+  } else if (good && first) {
+    queue_group(host, first->comm, first->stream);
+    rc = first->comm->state == COMM_LAUNCHING ? IN_PROGRESS : OK;
+    if (rc == IN_PROGRESS && standin_random(2) == 0) {
+      standin_run_job(first->comm);
+      rc = OK;
+    }
+  }
+  for (uint64_t i = 0; i < host->group_parts.count; i++) free(host->group_parts.rows[i]);
+  host->group_parts.count = 0;
+  return good ? rc : UNHANDLED;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+static void match(struct list *sends, struct list *receives) {
+  if (sends->count == 0 || receives->count == 0) return;
+  struct part *send = sends->rows[0], *receive = receives->rows[0];
+  if (send->bytes != receive->bytes) {
+    standin_violates("rank %u sends %llu bytes to rank %u, which receives %llu", receive->peer,
+                     (unsigned long long)send->bytes, send->peer, (unsigned long long)receive->bytes);
+    return;
+  }
+  memmove(sends->rows, sends->rows + 1, --sends->count * sizeof *sends->rows);
+  memmove(receives->rows, receives->rows + 1, --receives->count * sizeof *receives->rows);
+  send->other = receive;
+  receive->other = send;
+  list_add(&standin.pairs, send);
+}
+
+void standin_start_group(struct op *op) {
+  struct comm *comm = op->comm;
+  if (comm->state == COMM_GONE) {
+    standin_violates("rank %u: a group of a communicator that is gone", op->rank);
+    standin_finish(op);
+    return;
+  }
+  op->parts_left = op->part_count;
+  for (uint64_t i = 0; i < op->part_count; i++) {
+    struct part *part = &op->parts[i];
+    part->group = op;
+    list_add(part->is_send ? &comm->out[part->peer] : &comm->in[part->peer], part);
+    struct comm *peer = member(comm->clique, part->peer);
+    if (!peer) continue;
+    if (part->is_send)
+      match(&comm->out[part->peer], &peer->in[comm->rank]);
+    else
+      match(&peer->out[comm->rank], &comm->in[part->peer]);
+  }
+  if (op->part_count == 0) standin_finish(op);
+}
+
+void standin_unmatch(struct op *op) {
+  for (uint64_t i = 0; i < op->part_count; i++) {
+    struct part *part = &op->parts[i];
+    if (part->done) continue;
+    list_remove(&op->comm->out[part->peer], part);
+    list_remove(&op->comm->in[part->peer], part);
+    if (!part->other) continue;
+    list_remove(&standin.pairs, part->is_send ? part : part->other);
+    part->other->other = NULL;
+  }
+}
