@@ -128,9 +128,15 @@ static void finish_axes(const struct rsk_task *task, struct rsk_axis *axes) {
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
+/* Hashes have a kernel of their own. */
+static bool mixes(const struct rsk_batch *batch, const struct rsk_task *task) {
+  return batch->task_count > 0 && (batch->kernel == RSK_KERNEL_HASH) != (task->kind == RSK_TASK_HASH);
+}
+
 /* Loops [0, outer) go outside the first `axis_count` axes. */
 static enum rsk_status add_task(struct rsk_batch *batch, struct nest *nest, struct rsk_axis *axes, uint32_t outer) {
   struct rsk_task *task = &nest->task;
+  if (mixes(batch, task)) return RSK_MIXED;
   for (uint32_t i = outer; i-- > 0;) {
     axes[task->axis_count++] = axis_of(nest->loops[i].count, nest->loops[i].dst_step, nest->loops[i].src_step);
   }
@@ -147,6 +153,7 @@ static enum rsk_status add_task(struct rsk_batch *batch, struct nest *nest, stru
   batch->task_count++;
   batch->tile_count += (task->units - 1) / task->tile_units + 1;
   if (task->kind == RSK_TASK_CONVERT) batch->kernel = RSK_KERNEL_CONVERT;
+  if (task->kind == RSK_TASK_HASH) batch->kernel = RSK_KERNEL_HASH;
   return RSK_OK;
 }
 
@@ -242,6 +249,26 @@ enum rsk_status rsk_batch_add_zero(struct rsk_batch *batch, uint64_t dst, const 
   return add_units(batch, &nest);
 }
 
+enum rsk_status rsk_batch_add_hash(struct rsk_batch *batch, uint64_t dst, uint64_t src, const struct rsk_loop *loops,
+                                   uint32_t loop_count, uint64_t run_bytes, uint64_t piece_bytes) {
+  struct nest nest = {.task = {.dst = dst, .src = src, .kind = RSK_TASK_HASH, .tile_units = 1}, .run = run_bytes};
+  struct rsk_axis axes[RSK_LOOPS + 1];
+  enum rsk_status status = take_loops(batch, &nest, loops, loop_count);
+  if (status != RSK_OK || nest.run == 0) return status;
+  uint64_t places = dst, reads = src | piece_bytes;
+  for (uint32_t i = 0; i < nest.loop_count; i++) {
+    places |= (uint64_t)nest.loops[i].dst_step;
+    reads |= (uint64_t)nest.loops[i].src_step;
+  }
+  if (places % 8 != 0) return RSK_MISALIGNED;
+  nest.task.unit = (uint8_t)lowest_bit(reads, 8);
+  nest.task.along_count = run_bytes;
+  nest.task.across_count = piece_bytes;
+  nest.task.axis_count = 1;
+  axes[0] = axis_of((run_bytes - 1) / piece_bytes + 1, 8, (int64_t)piece_bytes);
+  return add_task(batch, &nest, axes, nest.loop_count);
+}
+
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
 
 static uint64_t append(struct bytes *image, struct bytes *table) {
@@ -271,7 +298,8 @@ const void *rsk_batch_image(const struct rsk_batch *batch, uint64_t *bytes) {
 }
 
 const char *rsk_kernel_name(uint32_t kernel) {
-  return kernel == RSK_KERNEL_COPY ? "rsk_batch_kernel" : "rsk_batch_convert_kernel";
+  static const char *const names[] = {"rsk_batch_kernel", "rsk_batch_convert_kernel", "rsk_batch_hash_kernel"};
+  return names[kernel];
 }
 
 uint32_t rsk_launch_blocks(const struct rsk_launch *launch, uint32_t most) {

@@ -33,12 +33,14 @@ enum rsk_status {
   RSK_NO_MEMORY,     /* of the host */
   RSK_NO_CONVERSION, /* a form that no kernel has */
   RSK_TOO_LARGE,     /* more than 2^64 units of work, or more than RSK_LOOPS loops that turn */
-  RSK_MIXED          /* hashes do not share a launch with other work */
+  RSK_MIXED,         /* hashes do not share a launch with other work */
+  RSK_MISALIGNED     /* a place for hashes that is no multiple of 8 */
 };
 
 enum rsk_kernel {
   RSK_KERNEL_COPY,    /* copies of bits, zeros */
   RSK_KERNEL_CONVERT, /* these and conversions */
+  RSK_KERNEL_HASH,
   RSK_KERNEL_COUNT
 };
 
@@ -64,6 +66,10 @@ enum rsk_status rsk_batch_add(struct rsk_batch *batch, uint64_t dst, uint64_t sr
 /* What rsk_zero does. */
 enum rsk_status rsk_batch_add_zero(struct rsk_batch *batch, uint64_t dst, const struct rsk_loop *loops,
                                    uint32_t loop_count, uint64_t run_bytes);
+/* Hashes (hash.h) of every run, cut into pieces of `piece_bytes`, more than 0, and a rest: the i-th one of a run goes
+ * to the 8 bytes at dst + 8 * i; the loops' dst_step moves dst from run to run, 8-byte aligned as dst is. */
+enum rsk_status rsk_batch_add_hash(struct rsk_batch *batch, uint64_t dst, uint64_t src, const struct rsk_loop *loops,
+                                   uint32_t loop_count, uint64_t run_bytes, uint64_t piece_bytes);
 /* All that was added since the last launch. */
 enum rsk_status rsk_batch_close_launch(struct rsk_batch *batch, struct rsk_launch *launch);
 /* The image of the launches that are closed; valid until the batch is changed or freed. Never NULL. */

@@ -7,6 +7,7 @@
 
 #include "kernels/batch.h"
 #include "kernels/element.h"
+#include "kernels/hash.h"
 
 static const double roots[] = RSK_ROOTS;
 
@@ -53,6 +54,11 @@ static void run_tile(const struct rsk_task *task, const struct rsk_axis *axes, u
   struct rsk_place start = rsk_tile_place(task, axes, first, digits);
   if (task->kind == RSK_TASK_TURN) {
     turn(task, start, rsk_turn_square(task, axes, first));
+    return;
+  }
+  if (task->kind == RSK_TASK_HASH) {
+    uint64_t hash = rsk_hash(at(start.src), rsk_piece_bytes(task, axes, first));
+    memcpy(at(start.dst), &hash, 8);
     return;
   }
   uint32_t units = left < task->tile_units ? (uint32_t)left : task->tile_units;

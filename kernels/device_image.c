@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels for devices as they came from nvcc, or none.
+ * The kernels for devices as they came from nvcc, or none. In: RSK_DEVICE_IMAGE, the path of a fat binary.
  */
 #include "kernels/batch.h"
 
 #ifdef RSK_DEVICE_IMAGE
-/* device_image.S includes the file. */
+__asm__(".pushsection .rodata\n"
+        ".balign 64\n"
+        ".hidden rsk_device_image_start\n"
+        ".globl rsk_device_image_start\n"
+        "rsk_device_image_start:\n"
+        ".incbin \"" RSK_DEVICE_IMAGE "\"\n"
+        ".hidden rsk_device_image_end\n"
+        ".globl rsk_device_image_end\n"
+        "rsk_device_image_end:\n"
+        ".byte 0\n"
+        ".popsection\n");
+
 extern const unsigned char rsk_device_image_start[], rsk_device_image_end[];
 
 const void *rsk_device_image(size_t *bytes) {

@@ -20,7 +20,7 @@
 #define RSK_TILE_BYTES 4096u
 #define RSK_MAX_TILE_UNITS RSK_TILE_BYTES
 
-enum rsk_task_kind { RSK_TASK_COPY, RSK_TASK_TURN, RSK_TASK_ZERO, RSK_TASK_CONVERT };
+enum rsk_task_kind { RSK_TASK_COPY, RSK_TASK_TURN, RSK_TASK_ZERO, RSK_TASK_CONVERT, RSK_TASK_HASH };
 
 struct rsk_axis {
   uint64_t count;             /* at least 2 */
@@ -44,7 +44,7 @@ struct rsk_task {
   float constant[2];
   /* turns: a unit is a square of elements of `unit` bytes; along: the axis dense at the destination, across: at the
    * source */
-  uint64_t along_count, across_count;
+  uint64_t along_count, across_count; /* hashes: bytes of a run, and of a piece, which is the unit */
   int64_t along_src_step, across_dst_step;
 };
 
@@ -117,6 +117,12 @@ RSK_HD struct rsk_square rsk_turn_square(const struct rsk_task *task, const stru
   uint64_t across = task->across_count - (rest % axes[1].count) * side;
   struct rsk_square square = {(uint32_t)(along < side ? along : side), (uint32_t)(across < side ? across : side)};
   return square;
+}
+
+/* Bytes of a hash's piece; a run may end before. The first axis counts the pieces of a run. */
+RSK_HD uint64_t rsk_piece_bytes(const struct rsk_task *task, const struct rsk_axis *axes, uint64_t unit) {
+  uint64_t left = task->along_count - unit % axes[0].count * task->across_count;
+  return left < task->across_count ? left : task->across_count;
 }
 
 #endif

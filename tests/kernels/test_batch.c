@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Batches on the host: random nests of every kind through the builder and the twins, against plain loops and against
- * rsk_convert_twice; index arithmetic past 2^32 with addresses of no memory; images that were changed must show.
+ * rsk_convert_twice, and with DEVICE_SOURCE the kernels' own source instead of the twins; index arithmetic past 2^32
+ * with addresses of no memory; images that were changed must show.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "kernels/batch.h"
 #include "kernels/element.h"
 #include "plans/dtype.h"
+#include "tests/kernels/device_source.h"
 #include "tests/kernels/nests.h"
 #include "tests/runtime/check.h"
 
@@ -78,13 +80,18 @@ static bool add_one(uint64_t *seed, struct rsk_batch *batch, struct arenas *aren
 }
 
 /* The image is copied, as to a device; at another place than where it was built. */
-static void run_copy(const struct rsk_batch *batch, const struct rsk_launch *launch) {
+static void run_copy(const struct rsk_batch *batch, const struct rsk_launch *launch, uint64_t seed) {
   uint64_t bytes;
   const void *image = rsk_batch_image(batch, &bytes);
   void *copy = malloc(bytes + 1);
   CHECK(copy, "no memory");
   memcpy(copy, image, bytes);
+#ifdef DEVICE_SOURCE
+  device_source_run(copy, launch, (uint32_t)(seed % 3) + 1, seed);
+#else
+  (void)seed;
   rsk_batch_run(copy, launch);
+#endif
   free(copy);
 }
 
@@ -123,11 +130,52 @@ static void random_launches(uint64_t seed, struct arenas *arenas) {
     for (uint64_t i = random_in(&seed, 0, 40); i > 0; i--) add_one(&seed, batch, arenas);
     CHECK(rsk_batch_close_launch(batch, &launch) == RSK_OK, "no memory");
     tally(batch, &launch);
-    run_copy(batch, &launch);
+    run_copy(batch, &launch, start);
     for (uint64_t i = 0; i < ROOM; i++) {
       CHECK(arenas->got[i] == arenas->want[i], "seed %llu launch %d byte %llu: %02x, not %02x",
             (unsigned long long)start, launches, (unsigned long long)i, arenas->got[i], arenas->want[i]);
     }
+  }
+  rsk_batch_free(batch);
+}
+
+/* ---- hashes ------------------------------------------------------------------------------------------------------ */
+
+/* A sum over words of 8 bytes, said once more. */
+static uint64_t slow_hash(const unsigned char *at, uint64_t bytes) {
+  uint64_t sum = 0;
+  for (uint64_t i = 0; 8 * i < bytes; i++) {
+    uint64_t x = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    for (uint64_t b = 0; b < 8 && 8 * i + b < bytes; b++) x += (uint64_t)at[8 * i + b] << (8 * b);
+    x = (x ^ (x >> 32)) * UINT64_C(0xd6e8feb86659fd93);
+    x = (x ^ (x >> 29)) * UINT64_C(0xd6e8feb86659fd93);
+    sum += x ^ (x >> 32);
+  }
+  return sum;
+}
+
+/* Rows of `run` bytes; every one of `got` must be a hash or untouched. */
+static void one_hash(uint64_t seed, const struct arenas *arenas) {
+  static uint64_t got[4096];
+  uint64_t start = seed, rows = random_in(&seed, 1, 20), run = random_in(&seed, 1, 1u << random_in(&seed, 0, 14));
+  uint64_t piece = random_in(&seed, 0, 1) ? 4096 : random_in(&seed, 200, 5000), per_run = (run + piece - 1) / piece;
+  uint64_t off = random_in(&seed, 0, 9), row = run + random_in(&seed, 0, 9), gap = random_in(&seed, 0, 2);
+  if (random_in(&seed, 0, 1)) off = row = (run + 7) / 8 * 8;
+  struct rsk_loop loop = {rows, (int64_t)(8 * (per_run + gap)), (int64_t)row};
+  struct rsk_batch *batch = rsk_batch_new();
+  struct rsk_launch launch;
+  memset(got, POISON, sizeof got);
+  CHECK(batch && rows * (per_run + gap) < 4096, "the case is too large");
+  CHECK(rsk_batch_add_hash(batch, (uintptr_t)got, (uintptr_t)arenas->src + off, &loop, 1, run, piece) == RSK_OK, "add");
+  CHECK(rsk_batch_add_zero(batch, (uintptr_t)got, NULL, 0, 8) == RSK_MIXED, "zeros among hashes");
+  CHECK(rsk_batch_close_launch(batch, &launch) == RSK_OK && launch.kernel == RSK_KERNEL_HASH, "close");
+  run_copy(batch, &launch, start);
+  for (uint64_t i = 0; i < 4096; i++) {
+    uint64_t want = UINT64_C(0xa5a5a5a5a5a5a5a5), in_row = i % (per_run + gap) * piece;
+    if (i / (per_run + gap) < rows && in_row < run)
+      want = slow_hash(arenas->src + off + i / (per_run + gap) * row + in_row,
+                       run - in_row < piece ? run - in_row : piece);
+    CHECK(got[i] == want, "seed %llu: hash %llu", (unsigned long long)start, (unsigned long long)i);
   }
   rsk_batch_free(batch);
 }
@@ -191,6 +239,7 @@ static void refusals(void) {
   pair[1].is_copy = 0;
   pair[1].src_dtype = pair[1].dst_dtype = 1000;
   CHECK(rsk_batch_add(batch, 0, 0, NULL, 0, 1, pair) == RSK_NO_CONVERSION, "dtype 1000");
+  CHECK(rsk_batch_add_hash(batch, 4, 0, NULL, 0, 8, 8) == RSK_MISALIGNED, "a hash across words");
   CHECK(rsk_batch_add(batch, 0, 0, &none, 1, 1, bits_of_1) == RSK_OK, "no turn");
   CHECK(rsk_batch_add(batch, 0, 0, NULL, 0, 0, bits_of_1) == RSK_OK, "no byte");
   CHECK(rsk_batch_close_launch(batch, &launch) == RSK_OK && launch.tile_count == 0, "nothing to do");
@@ -226,6 +275,15 @@ static bool shows(void (*change)(struct rsk_task *task, struct rsk_axis *axes, s
   return memcmp(got, want, sizeof got) != 0;
 }
 
+/* There is an image or none; one begins as fat binaries do. */
+static void device_image(void) {
+  size_t bytes;
+  const unsigned char *image = rsk_device_image(&bytes);
+  static const unsigned char magic[] = {0x50, 0xed, 0x55, 0xba};
+  CHECK((image != NULL) == (bytes > 0), "%zu bytes", bytes);
+  CHECK(!image || (bytes > 4096 && memcmp(image, magic, sizeof magic) == 0), "no fat binary");
+}
+
 static void no_change(struct rsk_task *task, struct rsk_axis *axes, struct rsk_launch *launch) {
   CHECK(task->axis_count == 3 && axes[0].magic && launch->tile_count > 1, "the case is another one");
 }
@@ -255,15 +313,17 @@ static void kind_off(struct rsk_task *task, struct rsk_axis *axes, struct rsk_la
 }
 
 int main(int argc, char **argv) {
-  uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 10) : 300;
+  uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 10) : 120;
   struct arenas arenas = {aligned_alloc(64, ROOM), aligned_alloc(64, ROOM), aligned_alloc(64, ROOM), 0};
   CHECK(arenas.src && arenas.got && arenas.want, "no memory");
   uint64_t seed = 1;
   for (uint32_t i = 0; i < ROOM; i++) arenas.src[i] = (unsigned char)random_next(&seed);
   for (uint64_t i = 1; i <= rounds; i++) random_launches(i, &arenas);
   for (uint64_t i = 1; i <= 40 * rounds; i++) one_huge(i);
+  for (uint64_t i = 1; i <= rounds; i++) one_hash(i, &arenas);
   check_tally();
   refusals();
+  device_image();
   CHECK(!shows(no_change), "a good image is wrong");
   CHECK(shows(tile_lost) && shows(unit_lost) && shows(narrow) && shows(step_off) && shows(magic_off) && shows(kind_off),
         "a changed image does not show");
