@@ -119,6 +119,20 @@ static const struct rsc_rounds *find_rounds(struct compile *c, const struct rsc_
   return NULL;
 }
 
+/* To where the plan goes; one that is to be printed has to be whole. */
+static bool emit(struct compile *c, const struct rsc_decided *decided, struct rsc_programs *programs) {
+  struct rsc_result *r = c->result;
+  struct rsp_memory whole = {0};
+  bool keep = !c->o->put || dumps(c, "plan");
+  bool ok = keep ? rsc_emit(decided, programs, rsp_put_memory, &whole, r)
+                 : rsc_emit(decided, programs, c->o->put, c->o->put_user, r);
+  if (keep && !ok) rsc_oom(whole.size);
+  r->plan = whole.bytes;
+  if (keep && c->o->put) ok = c->o->put(c->o->put_user, 0, whole.bytes, whole.size);
+  c->trouble |= !ok;
+  return ok;
+}
+
 static bool compile(struct compile *c) {
   const struct rsc_options *o = c->o;
   struct rsc_stats *stats = &c->result->stats;
@@ -173,11 +187,12 @@ static bool compile(struct compile *c) {
 
   struct rsc_decided decided = {pairs, flows, &cluster, routes, rounds, c->sources, &limits, minimum, o->seed_bug,
                                 o->train_path, o->infer_path, o->cluster_path};
-  const struct rsp_slice_tables *slices = rsc_lower(c->arena, &decided);
-  if (!passed(c, "lower", true)) return c->stopped;
+  struct rsc_programs *programs = rsc_lower(&decided);
+  bool lowered = passed(c, "lower", true);
+  if (lowered) ok = emit(c, &decided, programs);
+  rsc_lower_end(programs);
+  if (!lowered) return c->stopped;
 
-  rsc_emit(&decided, slices, &c->result->plan, &c->result->plan_bytes);
-  rsc_measure(&cluster, c->result->plan, c->result->plan_bytes, &c->result->figures);
   state_coverage(c->result, flows, routes, minimum);
   stats->tensors = (uint64_t)pairs->tensor_count;
   stats->intersections = (uint64_t)(intersections + flows->intersections);
@@ -185,8 +200,8 @@ static bool compile(struct compile *c) {
   stats->groups = (uint64_t)flows->group_count;
   stats->streams = (uint64_t)routes->stream_count;
   stats->descriptors = (uint64_t)flows->desc_count;
-  passed(c, "emit", true);
-  return true;
+  passed(c, "emit", ok);
+  return ok;
 }
 
 /* The plan's text comes from the finished bytes through the one reader: what is printed is what was written. */

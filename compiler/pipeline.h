@@ -13,6 +13,7 @@
 
 #include "compiler/base/diag.h"
 #include "compiler/ir/layout.h"
+#include "plans/plan.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,12 +46,9 @@ struct rsc_options {
   FILE *dump_file;
   rsc_load_fn load;
   void *load_user;
+  rsp_put_fn put; /* where the plan goes as it is made (see plans/plan.h), or NULL: into the result */
+  void *put_user;
   uint64_t seed_bug; /* 0; tests seed a known bug into a pass: see compiler/base/seed.h */
-};
-
-struct rsc_pass_stat {
-  const char *pass;
-  size_t arena_bytes;
 };
 
 /* Counts, not times: the caller has the clock. `on_pass` is called as each pass ends. */
@@ -70,8 +68,10 @@ struct rsc_figures {
 };
 
 struct rsc_result {
-  void *plan; /* malloc'd, or NULL when stopped early or rejected */
-  size_t plan_bytes;
+  void *plan; /* malloc'd, or NULL when stopped early or rejected, or put elsewhere */
+  size_t plan_bytes; /* 0: no plan was made */
+  struct rsp_header header; /* of the plan */
+  struct rsp_summary summary;
   struct rsc_stats stats;
   struct rsc_figures figures;
   char coverage[512]; /* the last line of a successful compile, without newline */

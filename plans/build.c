@@ -1,21 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In: the tables of a plan as plain arrays. Out: the bytes of the file, laid out in the one order that the reader
-// accepts (each thing at the first aligned byte after the one before), sealed. Assumes nothing about the tables' truth.
+// In: the tables of a plan as plain arrays, a rank's at a time. Out: the bytes of the file, laid out in the one order
+// that the reader accepts (each thing at the first aligned byte after the one before), sealed, given away as they are
+// made: no more than one slice is kept. Assumes nothing about the tables' truth.
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
-#include "plans/plan.h"
-#include "plans/seal.h"
+#include "plans/build.h"
+#include "plans/check.h"
 
-struct array {
-  const void *at;
-  uint64_t count;
+struct block {
+  uint64_t off, bytes;
+  uint8_t digest[16];
+  struct rsp_table places[RSP_HELD_COUNT];
 };
 
-static void arrays_of(const struct rsp_slice_tables *t, struct array out[RSP_TABLE_COUNT]) {
-  const struct array all[RSP_TABLE_COUNT] = {
+struct rsp_builder {
+  const struct rsp_global_tables *global;
+  struct rsp_header header;
+  rsp_put_fn put;
+  void *user;
+  bool failed;
+  uint64_t at; // end of what is written
+  struct block *blocks;
+  size_t block_count, block_room;
+  struct rsp_dirent *directory;
+  uint32_t ranks;        // slices written
+  unsigned char *buffer; // what is being assembled
+  size_t room;
+};
+
+void rsp_arrays_of(const struct rsp_slice_tables *t, struct rsp_array out[RSP_TABLE_COUNT]) {
+  const struct rsp_array all[RSP_TABLE_COUNT] = {
       {t->names, t->names_bytes}, {t->files, t->file_count},     {t->buffers, t->buffer_count},
       {t->dims, t->dim_count},    {t->zeros, t->zero_count},     {t->zloops, t->zloop_count},
       {t->bodies, t->body_count}, {t->descs, t->desc_count},     {t->shapes, t->shape_count},
@@ -24,51 +40,38 @@ static void arrays_of(const struct rsp_slice_tables *t, struct array out[RSP_TAB
   memcpy(out, all, sizeof all);
 }
 
-// Bytes of tables [from, to), the first at `at`.
-static uint64_t tables_end(const struct rsp_slice_tables *t, unsigned from, unsigned to, uint64_t at) {
-  struct array arrays[RSP_TABLE_COUNT];
-  arrays_of(t, arrays);
-  for (unsigned i = from; i < to; i++) at = rsp_align_up(at + arrays[i].count * rsp_table_record_bytes(i), 8);
+static void put(struct rsp_builder *b, uint64_t off, const void *bytes, uint64_t size) {
+  if (!b->failed && size && !b->put(b->user, off, bytes, (size_t)size)) b->failed = true;
+}
+
+// The buffer, of at least that many bytes, all zero; NULL if there is no memory.
+static unsigned char *clear_buffer(struct rsp_builder *b, uint64_t bytes) {
+  if (bytes > b->room) {
+    free(b->buffer);
+    b->room = (size_t)bytes + (size_t)bytes / 4;
+    b->buffer = malloc(b->room);
+    if (!b->buffer) b->room = 0, b->failed = true;
+  }
+  if (b->buffer) memset(b->buffer, 0, (size_t)bytes);
+  return b->buffer;
+}
+
+// Places of tables [from, to), the first at `at`; returns where they end.
+static uint64_t place_tables(const struct rsp_array *arrays, unsigned from, unsigned to, uint64_t at,
+                             struct rsp_table *places) {
+  for (unsigned i = from; i < to; i++) {
+    places[i] = (struct rsp_table){at, arrays[i].count};
+    at = rsp_align_up(at + arrays[i].count * rsp_table_record_bytes(i), 8);
+  }
   return at;
 }
 
-static void copy(unsigned char *to, const void *from, uint64_t bytes) {
-  if (bytes) memcpy(to, from, (size_t)bytes);
-}
-
-static uint64_t slice_bytes(const struct rsp_slice_tables *t) {
-  return tables_end(t, RSP_HELD_COUNT, RSP_TABLE_COUNT, sizeof(struct rsp_slice));
-}
-
-static uint64_t held_bytes(const struct rsp_slice_tables *t) {
-  return tables_end(t, 0, RSP_HELD_COUNT, 0);
-}
-
-// The slice, and its holdings block unless `held` is NULL: another rank has written it then.
-static void put_slice(unsigned char *base, unsigned char *held, const struct rsp_slice_tables *t, uint64_t bytes) {
-  struct array arrays[RSP_TABLE_COUNT];
-  arrays_of(t, arrays);
-  struct rsp_slice slice = {.magic = RSP_SLICE_MAGIC,
-                            .bytes = bytes,
-                            .world_rank = t->world_rank,
-                            .train_rank = t->train_rank,
-                            .infer_rank = t->infer_rank,
-                            .rounds = t->rounds,
-                            .staging = t->staging};
-  struct rsp_table places[RSP_TABLE_COUNT];
-  uint64_t at[2] = {0, sizeof slice}; // in the holdings block, in the slice
-  for (unsigned i = 0; i < RSP_TABLE_COUNT; i++) {
-    bool own = i >= RSP_HELD_COUNT;
+static void copy_tables(const struct rsp_array *arrays, unsigned from, unsigned to, const struct rsp_table *places,
+                        unsigned char *base) {
+  for (unsigned i = from; i < to; i++) {
     uint64_t size = arrays[i].count * rsp_table_record_bytes(i);
-    places[i] = (struct rsp_table){at[own], arrays[i].count};
-    if (own)
-      copy(base + at[own], arrays[i].at, size);
-    else if (held)
-      copy(held + at[own], arrays[i].at, size);
-    at[own] = rsp_align_up(at[own] + size, 8);
+    if (size) memcpy(base + places[i].off, arrays[i].at, (size_t)size);
   }
-  memcpy(&slice.names, places, sizeof places);
-  memcpy(base, &slice, sizeof slice);
 }
 
 // Places of the sections; returns the first byte after them.
@@ -84,153 +87,144 @@ static uint64_t place_sections(const struct rsp_global_tables *global, struct rs
   return at;
 }
 
-// ---- holdings blocks: one for ranks whose tables are equal ----------------------------------------------------------
-
-typedef XXH64_hash_t hash_fn(const struct rsp_slice_tables *t);
-typedef bool same_fn(const struct rsp_slice_tables *a, const struct rsp_slice_tables *b);
-
-// Ranks, no two the same: an open hash table.
-struct ranks {
-  uint32_t *table; // rank + 1
-  uint64_t places;
-  XXH64_hash_t *hashes; // of all ranks
-  hash_fn *hash;
-  same_fn *same;
-};
-
-static XXH64_hash_t hash_arrays(const struct rsp_slice_tables *t) {
-  struct array arrays[RSP_TABLE_COUNT];
-  arrays_of(t, arrays);
-  return XXH3_64bits(arrays, RSP_HELD_COUNT * sizeof arrays[0]);
+static void put_section(struct rsp_builder *b, unsigned s, const void *at) {
+  struct rsp_section *section = &b->header.sections[s];
+  rsp_digest(at, (size_t)section->bytes, section->digest);
+  put(b, section->off, at, section->bytes);
 }
 
-static bool same_arrays(const struct rsp_slice_tables *a, const struct rsp_slice_tables *b) {
-  struct array x[RSP_TABLE_COUNT], y[RSP_TABLE_COUNT];
-  arrays_of(a, x);
-  arrays_of(b, y);
-  for (unsigned i = 0; i < RSP_HELD_COUNT; i++)
-    if (x[i].at != y[i].at || x[i].count != y[i].count) return false;
-  return true;
+static bool comes_last(unsigned section) {
+  return section == RSP_SEC_SUMMARY || section == RSP_SEC_DIRECTORY;
 }
 
-static XXH64_hash_t hash_held(const struct rsp_slice_tables *t) {
-  struct array arrays[RSP_TABLE_COUNT];
-  arrays_of(t, arrays);
-  XXH64_hash_t hash = 0;
-  for (unsigned i = 0; i < RSP_HELD_COUNT; i++) {
-    size_t size = (size_t)(arrays[i].count * rsp_table_record_bytes(i));
-    hash = XXH3_64bits_withSeed(size ? arrays[i].at : "", size, hash + arrays[i].count);
+struct rsp_builder *rsp_build_begin(const struct rsp_global_tables *global, rsp_put_fn put_bytes, void *user) {
+  struct rsp_builder *b = calloc(1, sizeof *b);
+  if (!b) return NULL;
+  b->header = (struct rsp_header){.magic = RSP_MAGIC,
+                                  .version = RSP_VERSION,
+                                  .compat = RSP_COMPAT,
+                                  .features = global->features,
+                                  .world = global->world,
+                                  .train_world = global->train_world,
+                                  .infer_world = global->infer_world,
+                                  .rounds = global->rounds,
+                                  .max_ops = global->max_ops,
+                                  .max_peers = global->max_peers,
+                                  .staging_limit = global->staging_limit,
+                                  .chunk = global->chunk,
+                                  .section_count = RSP_SECTION_COUNT};
+  b->global = global;
+  b->put = put_bytes;
+  b->user = user;
+  b->directory = calloc(global->world ? global->world : 1, sizeof *b->directory);
+  b->failed = !b->directory;
+  b->at = place_sections(global, &b->header);
+  for (unsigned s = 0; s < RSP_SECTION_COUNT; s++)
+    if (!comes_last(s)) put_section(b, s, global->sections[s]);
+  return b;
+}
+
+size_t rsp_build_held(struct rsp_builder *b, const struct rsp_slice_tables *tables) {
+  struct rsp_array arrays[RSP_TABLE_COUNT];
+  rsp_arrays_of(tables, arrays);
+  if (b->block_count == b->block_room) {
+    size_t room = b->block_room ? b->block_room * 2 : 16;
+    struct block *more = realloc(b->blocks, room * sizeof *more);
+    b->failed |= !more;
+    if (!more) return 0;
+    b->blocks = more;
+    b->block_room = room;
   }
-  return hash;
-}
-
-static bool same_held(const struct rsp_slice_tables *a, const struct rsp_slice_tables *b) {
-  struct array x[RSP_TABLE_COUNT], y[RSP_TABLE_COUNT];
-  arrays_of(a, x);
-  arrays_of(b, y);
-  for (unsigned i = 0; i < RSP_HELD_COUNT; i++) {
-    if (x[i].count != y[i].count) return false;
-    size_t size = (size_t)(x[i].count * rsp_table_record_bytes(i));
-    if (size && memcmp(x[i].at, y[i].at, size) != 0) return false;
-  }
-  return true;
-}
-
-static bool open_ranks(struct ranks *ranks, uint32_t world) {
-  ranks->places = 16;
-  while (ranks->places < 2 * (uint64_t)world) ranks->places *= 2;
-  ranks->table = calloc((size_t)ranks->places, sizeof *ranks->table);
-  ranks->hashes = calloc(world ? world : 1, sizeof *ranks->hashes);
-  return ranks->table && ranks->hashes;
-}
-
-static void close_ranks(struct ranks *ranks) {
-  free(ranks->table);
-  free(ranks->hashes);
-}
-
-// The first rank with the same tables: r itself, now in the table, if there is none before.
-static uint32_t first_like(struct ranks *ranks, const struct rsp_slice_tables *slices, uint32_t r) {
-  XXH64_hash_t hash = ranks->hashes[r] = ranks->hash(&slices[r]);
-  for (uint64_t i = hash & (ranks->places - 1);; i = (i + 1) & (ranks->places - 1)) {
-    uint32_t *place = &ranks->table[i];
-    if (!*place) *place = r + 1;
-    if (*place == r + 1 || (ranks->hashes[*place - 1] == hash && ranks->same(&slices[*place - 1], &slices[r])))
-      return *place - 1;
-  }
-}
-
-static void place_held(const struct rsp_slice_tables *slices, uint32_t r, uint32_t like, struct rsp_dirent *directory,
-                       uint64_t *at) {
-  directory[r].held_off = directory[like].held_off;
-  directory[r].held_bytes = directory[like].held_bytes;
-  if (r != like) return;
-  directory[r].held_bytes = held_bytes(&slices[r]);
-  if (!directory[r].held_bytes) return; // holds nothing: no block
-  directory[r].held_off = rsp_align_up(*at, 8);
-  *at = directory[r].held_off + directory[r].held_bytes;
-}
-
-// Gives each rank its block, in the order of first use from *at on. A caller that knows which ranks hold the same gives
-// them the same arrays: what is in those is read once.
-static bool place_holdings(const struct rsp_slice_tables *slices, uint32_t world, struct rsp_dirent *directory,
-                           uint64_t *at) {
-  struct ranks known = {.hash = hash_arrays, .same = same_arrays}, held = {.hash = hash_held, .same = same_held};
-  bool good = open_ranks(&known, world) && open_ranks(&held, world);
-  for (uint32_t r = 0; good && r < world; r++) {
-    uint32_t like = first_like(&known, slices, r);
-    place_held(slices, r, like == r ? first_like(&held, slices, r) : like, directory, at);
-  }
-  close_ranks(&known);
-  close_ranks(&held);
-  return good;
-}
-
-bool rsp_build(const struct rsp_global_tables *global, const struct rsp_slice_tables *slices, void **bytes,
-               size_t *size) {
-  struct rsp_header header = {.magic = RSP_MAGIC,
-                              .version = RSP_VERSION,
-                              .compat = RSP_COMPAT,
-                              .features = global->features,
-                              .world = global->world,
-                              .train_world = global->train_world,
-                              .infer_world = global->infer_world,
-                              .rounds = global->rounds,
-                              .max_ops = global->max_ops,
-                              .max_peers = global->max_peers,
-                              .staging_limit = global->staging_limit,
-                              .chunk = global->chunk,
-                              .section_count = RSP_SECTION_COUNT};
-  uint64_t at = place_sections(global, &header);
-  struct rsp_dirent *directory = calloc(global->world ? global->world : 1, sizeof *directory);
-  if (!directory || !place_holdings(slices, global->world, directory, &at)) {
-    free(directory);
-    return false;
-  }
-  for (uint32_t r = 0; r < global->world; r++) {
-    at = rsp_align_up(at, RSP_PAGE);
-    directory[r].off = at;
-    directory[r].bytes = slice_bytes(&slices[r]);
-    directory[r].staging = slices[r].staging;
-    at += directory[r].bytes;
-  }
-  header.file_bytes = at;
-  unsigned char *base = calloc(1, (size_t)at);
+  struct block *block = &b->blocks[b->block_count];
+  *block = (struct block){0};
+  block->bytes = place_tables(arrays, 0, RSP_HELD_COUNT, 0, block->places);
+  if (block->bytes) b->at = block->off = rsp_align_up(b->at, 8); // who holds nothing has no block
+  unsigned char *base = clear_buffer(b, block->bytes);
   if (base) {
-    memcpy(base, &header, sizeof header);
-    for (unsigned s = 0; s < RSP_SECTION_COUNT; s++)
-      copy(base + header.sections[s].off, s == RSP_SEC_DIRECTORY ? directory : global->sections[s],
-           header.sections[s].bytes);
-    uint64_t written = 0; // blocks stand in the order of first use
-    for (uint32_t r = 0; r < global->world; r++) {
-      bool first = directory[r].held_off >= written;
-      put_slice(base + directory[r].off, first ? base + directory[r].held_off : NULL, &slices[r], directory[r].bytes);
-      if (first) written = directory[r].held_off + directory[r].held_bytes;
-    }
-    rsp_reseal(base, (size_t)at);
+    copy_tables(arrays, 0, RSP_HELD_COUNT, block->places, base);
+    put(b, block->off, base, block->bytes);
   }
-  free(directory);
-  *bytes = base;
-  *size = base ? (size_t)at : 0;
-  return base != NULL;
+  rsp_digest(base, base ? (size_t)block->bytes : 0, block->digest);
+  b->at += block->bytes;
+  return b->block_count++;
+}
+
+bool rsp_build_slice(struct rsp_builder *b, const struct rsp_slice_tables *tables, size_t held,
+                     struct rsp_program *program) {
+  if (b->failed || b->ranks == b->global->world || held >= b->block_count) return false;
+  struct rsp_array arrays[RSP_TABLE_COUNT];
+  rsp_arrays_of(tables, arrays);
+  const struct block *block = &b->blocks[held];
+  struct rsp_slice slice = {.magic = RSP_SLICE_MAGIC,
+                            .world_rank = tables->world_rank,
+                            .train_rank = tables->train_rank,
+                            .infer_rank = tables->infer_rank,
+                            .rounds = tables->rounds,
+                            .staging = tables->staging};
+  struct rsp_table places[RSP_TABLE_COUNT];
+  memcpy(places, block->places, sizeof block->places);
+  slice.bytes = place_tables(arrays, RSP_HELD_COUNT, RSP_TABLE_COUNT, sizeof slice, places);
+  memcpy(&slice.names, places, sizeof places);
+  unsigned char *base = clear_buffer(b, slice.bytes);
+  if (!base) return false;
+  memcpy(base, &slice, sizeof slice);
+  copy_tables(arrays, RSP_HELD_COUNT, RSP_TABLE_COUNT, places, base);
+  struct rsp_dirent *entry = &b->directory[b->ranks];
+  *entry = (struct rsp_dirent){.off = rsp_align_up(b->at, RSP_PAGE),
+                               .bytes = slice.bytes,
+                               .held_off = block->off,
+                               .held_bytes = block->bytes,
+                               .staging = tables->staging};
+  rsp_digest(base, (size_t)slice.bytes, entry->digest);
+  memcpy(entry->held_digest, block->digest, sizeof entry->held_digest);
+  entry->check = rsp_dirent_seal(entry, b->ranks++);
+  put(b, entry->off, base, slice.bytes);
+  b->at = entry->off + slice.bytes;
+  if (program) rsp_program_at(base, NULL, program);
+  return !b->failed;
+}
+
+void rsp_build_view(const struct rsp_builder *b, struct rsp_plan *plan) {
+  const void *const *s = b->global->sections;
+  const uint64_t *n = b->global->counts;
+  *plan = (struct rsp_plan){.header = &b->header,
+                            .strings = s[RSP_SEC_STRINGS],
+                            .inputs = s[RSP_SEC_INPUTS],
+                            .files = s[RSP_SEC_FILES],
+                            .tensors = s[RSP_SEC_TENSORS],
+                            .dims = s[RSP_SEC_DIMS],
+                            .ranks = s[RSP_SEC_RANKS],
+                            .classes = s[RSP_SEC_CLASSES],
+                            .entries = s[RSP_SEC_ENTRIES],
+                            .pieces = s[RSP_SEC_PIECES],
+                            .ploops = s[RSP_SEC_PLOOPS],
+                            .buffers = s[RSP_SEC_BUFFERS],
+                            .slots = s[RSP_SEC_SLOTS],
+                            .rankmaps = s[RSP_SEC_RANKMAPS],
+                            .holds = s[RSP_SEC_HOLDS],
+                            .summary = s[RSP_SEC_SUMMARY],
+                            .input_count = n[RSP_SEC_INPUTS],
+                            .file_count = n[RSP_SEC_FILES],
+                            .tensor_count = n[RSP_SEC_TENSORS],
+                            .buffer_count = n[RSP_SEC_BUFFERS],
+                            .class_count = n[RSP_SEC_CLASSES],
+                            .rankmap_count = n[RSP_SEC_RANKMAPS]};
+}
+
+bool rsp_build_end(struct rsp_builder *b, struct rsp_header *header) {
+  b->failed |= b->ranks != b->global->world;
+  if (!b->failed) {
+    put_section(b, RSP_SEC_SUMMARY, b->global->sections[RSP_SEC_SUMMARY]);
+    put_section(b, RSP_SEC_DIRECTORY, b->directory);
+    b->header.file_bytes = b->at;
+    rsp_header_id(&b->header, b->header.plan_id);
+    put(b, 0, &b->header, sizeof b->header);
+  }
+  bool good = !b->failed;
+  if (header) *header = b->header;
+  free(b->blocks);
+  free(b->directory);
+  free(b->buffer);
+  free(b);
+  return good;
 }

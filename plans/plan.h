@@ -165,8 +165,40 @@ struct rsp_global_tables {
   uint64_t counts[RSP_SECTION_COUNT];
 };
 
-/* Builds a whole plan in memory: lays out, seals, computes plan_id. slices[r].world_rank == r. *bytes is malloc'd
- * (8-aligned), the caller frees it. Never fails but for memory (returns false). Deterministic. */
+/* A plan is written piece by piece, so that it need not be in memory at once:
+ *
+ *   begin  the global tables, which must stay as they are until the end, but for the summary: that is read at the end
+ *   held   each distinct holdings block, in the order of the first rank that has it; gives its number
+ *   slice  each rank's, in order, with the number of its block
+ *   end    seals the file and frees the builder
+ *
+ * `put` receives the bytes that belong at `off`: offsets ascend, but for the last three (the summary, the directory,
+ * the header). What is never put is zero. If put returns false nothing more is put and `end` returns false. */
+typedef bool (*rsp_put_fn)(void *user, uint64_t off, const void *bytes, size_t size);
+struct rsp_builder;
+/* NULL if there is no memory. */
+struct rsp_builder *rsp_build_begin(const struct rsp_global_tables *global, rsp_put_fn put, void *user);
+/* Only the tables of a holdings block, names to zloops, are read. */
+size_t rsp_build_held(struct rsp_builder *builder, const struct rsp_slice_tables *tables);
+/* Only world_rank to staging and the tables from bodies on are read. `program`, if not NULL, is what was written,
+ * without its holdings; it is good until the next call. False if a piece could not be written. */
+bool rsp_build_slice(struct rsp_builder *builder, const struct rsp_slice_tables *tables, size_t held,
+                     struct rsp_program *program);
+/* The specification as a plan without directory and bytes, so without programs. */
+void rsp_build_view(const struct rsp_builder *builder, struct rsp_plan *plan);
+/* False if memory or `put` failed, or slices are missing. `header`, if not NULL, is what was written. */
+bool rsp_build_end(struct rsp_builder *builder, struct rsp_header *header);
+
+/* Somewhere to put a plan: begin with zeros; `bytes` is malloc'd, 8-aligned. */
+struct rsp_memory {
+  unsigned char *bytes;
+  size_t size, room;
+};
+bool rsp_put_memory(void *memory, uint64_t off, const void *bytes, size_t size);
+
+/* Builds a whole plan in memory: lays out, seals, computes plan_id; ranks whose holdings are equal share a block.
+ * slices[r].world_rank == r. *bytes is malloc'd (8-aligned), the caller frees it. Never fails but for memory (returns
+ * false). Deterministic. */
 bool rsp_build(const struct rsp_global_tables *global, const struct rsp_slice_tables *slices, void **bytes,
                size_t *size);
 
@@ -175,7 +207,16 @@ bool rsp_build(const struct rsp_global_tables *global, const struct rsp_slice_ta
  * unusable. */
 bool rsp_reseal(void *bytes, size_t size);
 
-/* Writes bytes to `path` whole or not at all: temporary name beside it, fsync, rename. "-" is standard output. */
+/* A file that is there whole or not at all: written under a temporary name beside `path`, synced, renamed. "-" is
+ * standard output; it, a device or a pipe gets all bytes at the end. */
+struct rsp_file;
+enum rsp_status rsp_file_begin(const char *path, struct rsp_file **file, struct rsp_error *error);
+/* An rsp_put_fn. */
+bool rsp_file_put(void *file, uint64_t off, const void *bytes, size_t size);
+/* Frees the file. Without `keep` `path` is left as it was. */
+enum rsp_status rsp_file_end(struct rsp_file *file, bool keep, struct rsp_error *error);
+
+/* The same at once. */
 enum rsp_status rsp_write_file(const char *path, const void *bytes, size_t size, struct rsp_error *error);
 
 #ifdef __cplusplus

@@ -60,6 +60,15 @@ void rsp_simulate(const struct rsp_plan *plan, const struct rsp_sim_cluster *clu
  * every rank keeps its pace. Bytes are exact, seconds within about a percent. */
 void rsp_simulate_coarsely(const struct rsp_plan *plan, const struct rsp_sim_cluster *cluster,
                            struct rsp_sim_result *result);
+/* The same without a plan in memory: its programs one after the other, by rank; their holdings are not looked at, and
+ * nothing of a program is needed after the call. `ranks` must outlive the streams. */
+struct rsp_sim_streams;
+struct rsp_sim_streams *rsp_sim_streams_new(uint32_t world, const struct rsp_rank *ranks);
+void rsp_sim_streams_add(struct rsp_sim_streams *streams, uint32_t world_rank, const struct rsp_program *program);
+void rsp_sim_streams_free(struct rsp_sim_streams *streams);
+/* When all programs are told. Frees the streams. */
+void rsp_simulate_streams(struct rsp_sim_streams *streams, uint32_t world, uint32_t rounds,
+                          const struct rsp_sim_cluster *cluster, struct rsp_sim_result *result);
 void rsp_sim_result_free(struct rsp_sim_result *result);
 
 /* ---- the bound --------------------------------------------------------------------------------------------------- */

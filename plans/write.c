@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In: a path and bytes. Out: the file, whole or as it was before.
+// In: a path and bytes, piece by piece. Out: the file, whole or as it was before.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,6 +11,12 @@
 
 #include "plans/plan.h"
 
+struct rsp_file {
+  char *path, *temporary; // temporary: NULL if the bytes are kept until the end
+  int fd, code;           // code: errno of the first failure
+  struct rsp_memory memory;
+};
+
 static enum rsp_status trouble(struct rsp_error *error, const char *what, const char *path, int code) {
   error->rule = 0;
   error->offset = 0;
@@ -18,13 +24,15 @@ static enum rsp_status trouble(struct rsp_error *error, const char *what, const 
   return RSP_TROUBLE;
 }
 
-static bool write_all(int fd, const unsigned char *bytes, size_t size) {
+static bool write_at(int fd, const unsigned char *bytes, size_t size, uint64_t off, bool seeks) {
   while (size) {
-    ssize_t n = write(fd, bytes, size < (1u << 30) ? size : (1u << 30));
+    size_t some = size < (1u << 30) ? size : (1u << 30);
+    ssize_t n = seeks ? pwrite(fd, bytes, some, (off_t)off) : write(fd, bytes, some);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
     bytes += n;
     size -= (size_t)n;
+    off += (uint64_t)n;
   }
   return true;
 }
@@ -55,45 +63,85 @@ static int open_beside(const char *path, char **name) {
   return -1;
 }
 
-static enum rsp_status write_beside(const char *path, const void *bytes, size_t size, struct rsp_error *error) {
-  char *name = NULL;
-  int fd = open_beside(path, &name);
-  if (fd < 0) {
-    int code = errno;
-    free(name);
-    return trouble(error, "create", path, code);
-  }
-  bool good = write_all(fd, bytes, size) && fsync(fd) == 0;
-  int code = good ? 0 : errno;
-  if (close(fd) != 0 && good) good = false, code = errno;
-  if (good && rename(name, path) != 0) good = false, code = errno;
-  if (good)
-    sync_directory(path);
-  else
-    unlink(name);
-  free(name);
-  return good ? RSP_OK : trouble(error, "write", path, code);
+// A device or a pipe is written to, never replaced by a file.
+static bool is_stream(const char *path) {
+  struct stat there;
+  if (strcmp(path, "-") == 0) return true;
+  return stat(path, &there) == 0 && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode);
 }
 
-static enum rsp_status write_through(const char *path, const void *bytes, size_t size, struct rsp_error *error) {
-  bool out = strcmp(path, "-") == 0;
-  int fd = out ? STDOUT_FILENO : open(path, O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return trouble(error, "open", path, errno);
-  bool good = write_all(fd, bytes, size);
-  int code = errno;
+static void free_file(struct rsp_file *file) {
+  free(file->memory.bytes);
+  free(file->temporary);
+  free(file->path);
+  free(file);
+}
+
+enum rsp_status rsp_file_begin(const char *path, struct rsp_file **out, struct rsp_error *error) {
+  struct rsp_file *file = calloc(1, sizeof *file);
+  if (!file) return trouble(error, "write", path, ENOMEM);
+  file->fd = -1;
+  bool stream = is_stream(path);
+  file->path = stream ? NULL : realpath(path, NULL); // what a link points to is replaced, not the link
+  if (!file->path) file->path = strdup(path);
+  if (file->path && !stream) file->fd = open_beside(file->path, &file->temporary);
+  if (file->path && (stream || file->fd >= 0)) {
+    *out = file;
+    return RSP_OK;
+  }
+  enum rsp_status status = trouble(error, "create", path, file->path ? errno : ENOMEM);
+  free_file(file);
+  return status;
+}
+
+bool rsp_file_put(void *user, uint64_t off, const void *bytes, size_t size) {
+  struct rsp_file *file = user;
+  if (file->code) return false;
+  if (!file->temporary)
+    file->code = rsp_put_memory(&file->memory, off, bytes, size) ? 0 : ENOMEM;
+  else if (!write_at(file->fd, bytes, size, off, true))
+    file->code = errno ? errno : EIO;
+  return !file->code;
+}
+
+// The temporary file takes its place.
+static int finish(struct rsp_file *file, bool keep) {
+  int code = file->code;
+  if (keep && !code && fsync(file->fd) != 0) code = errno;
+  if (close(file->fd) != 0 && !code) code = errno;
+  if (keep && !code && rename(file->temporary, file->path) != 0) code = errno;
+  if (keep && !code)
+    sync_directory(file->path);
+  else
+    unlink(file->temporary);
+  return code;
+}
+
+static int write_through(struct rsp_file *file) {
+  bool out = strcmp(file->path, "-") == 0;
+  int fd = out ? STDOUT_FILENO : open(file->path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  int code = write_at(fd, file->memory.bytes, file->memory.size, 0, false) ? 0 : errno;
   if (!out) close(fd);
-  return good ? RSP_OK : trouble(error, "write", out ? "standard output" : path, code);
+  return code;
+}
+
+enum rsp_status rsp_file_end(struct rsp_file *file, bool keep, struct rsp_error *error) {
+  int code = file->code;
+  if (file->temporary)
+    code = finish(file, keep);
+  else if (keep && !code)
+    code = write_through(file);
+  enum rsp_status status = RSP_OK;
+  if (code) status = trouble(error, "write", strcmp(file->path, "-") ? file->path : "standard output", code);
+  free_file(file);
+  return status;
 }
 
 enum rsp_status rsp_write_file(const char *path, const void *bytes, size_t size, struct rsp_error *error) {
-  struct stat there;
-  if (strcmp(path, "-") == 0) return write_through(path, bytes, size, error);
-  if (stat(path, &there) != 0) return write_beside(path, bytes, size, error);
-  // A device or a pipe is written to, never replaced by a file.
-  if (!S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)) return write_through(path, bytes, size, error);
-  // What a link points to is replaced, not the link.
-  char *real = realpath(path, NULL);
-  enum rsp_status status = write_beside(real ? real : path, bytes, size, error);
-  free(real);
-  return status;
+  struct rsp_file *file;
+  enum rsp_status status = rsp_file_begin(path, &file, error);
+  if (status != RSP_OK) return status;
+  rsp_file_put(file, 0, bytes, size);
+  return rsp_file_end(file, true, error);
 }

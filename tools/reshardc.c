@@ -27,6 +27,9 @@ struct run {
   size_t standard_len;
   bool unreadable; // an input that the command line names: trouble, where an include would be the layout's mistake
   json_t *diagnostics;
+  struct rsp_file *file;       // the plan's, once its first bytes are there
+  enum rsp_status file_status; // and whether it could be made
+  struct rsp_error file_error;
 };
 
 static bool is_input(const struct rsc_options *o, const char *path) {
@@ -122,9 +125,8 @@ static json_t *number(uint64_t value) {
 }
 
 static void add_plan(json_t *object, const char *path, const struct rsc_result *result) {
-  const struct rsp_header *h = result->plan;
-  const char *bytes = result->plan;
-  const struct rsp_summary *s = (const void *)(bytes + h->sections[RSP_SEC_SUMMARY].off);
+  const struct rsp_header *h = &result->header;
+  const struct rsp_summary *s = &result->summary;
   char id[33];
   rsp_id_text(h->plan_id, id);
   json_object_set_new(object, "plan", cli_json_text(path));
@@ -171,12 +173,20 @@ static void print_json(const struct run *run, const char *status, const struct r
   cli_json_print(object);
 }
 
-// Writes the plan where it goes. A plan that cannot be written is the world's failure: status 2.
-static enum rsc_outcome deliver(const struct reshardc_options *options, const struct rsc_result *result) {
-  struct rsp_error error;
-  if (!result->plan || !options->output) return RSC_COMPILED;
-  if (rsp_write_file(options->output, result->plan, result->plan_bytes, &error) == RSP_OK) return RSC_COMPILED;
-  cli_trouble("reshardc", "cannot write %s: %s", options->output, error.text);
+// The compiler's plan goes to its file as it is made. No file is made where there is no plan.
+static bool put(void *user, uint64_t off, const void *bytes, size_t size) {
+  struct run *run = user;
+  if (!run->options->output) return true;
+  if (!run->file && run->file_status == RSP_OK)
+    run->file_status = rsp_file_begin(run->options->output, &run->file, &run->file_error);
+  return run->file && rsp_file_put(run->file, off, bytes, size);
+}
+
+// Keeps the plan if it is whole. One that cannot be written is the world's failure: status 2.
+static enum rsc_outcome deliver(struct run *run, enum rsc_outcome outcome) {
+  if (run->file) run->file_status = rsp_file_end(run->file, outcome == RSC_COMPILED, &run->file_error);
+  if (run->file_status == RSP_OK) return outcome;
+  cli_trouble("reshardc", "cannot write %s: %s", run->options->output, run->file_error.text);
   return RSC_TROUBLE;
 }
 
@@ -195,13 +205,15 @@ static int compile(struct run *run) {
   struct rsc_result result = {.plan = NULL};
   options.load = load;
   options.load_user = run;
+  options.put = put;
+  options.put_user = run;
   run->started = run->last = cli_seconds();
   enum rsc_outcome outcome = rsc_compile(&options, diagnose, run, pass_ended, run, &result);
   double seconds = cli_seconds() - run->started;
   if (outcome == RSC_REJECTED && run->unreadable) outcome = RSC_TROUBLE;
-  if (outcome == RSC_COMPILED) outcome = deliver(run->options, &result);
+  outcome = deliver(run, outcome);
   cli_progress_end();
-  bool stopped = outcome == RSC_COMPILED && !result.plan;
+  bool stopped = outcome == RSC_COMPILED && !result.plan_bytes;
   if (run->options->stats) print_stats(run, &result, seconds);
   if (run->options->json) print_json(run, stopped ? "stopped" : statuses[outcome], &result, seconds);
   if (outcome == RSC_COMPILED && !stopped) print_end(&result);

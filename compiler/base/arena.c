@@ -18,6 +18,7 @@ struct chunk {
 struct rsc_arena {
   struct chunk *head;
   size_t total;
+  size_t first; /* bytes of the first chunk, after a reset: what was used before */
 };
 
 void rsc_oom(size_t bytes) {
@@ -31,20 +32,37 @@ struct rsc_arena *rsc_arena_new(void) {
   return arena;
 }
 
-void rsc_arena_free(struct rsc_arena *arena) {
-  if (!arena) return;
-  for (struct chunk *c = arena->head, *next; c; c = next) {
+static void free_chunks(struct chunk *c) {
+  for (struct chunk *next; c; c = next) {
     next = c->next;
     free(c);
   }
+}
+
+void rsc_arena_free(struct rsc_arena *arena) {
+  if (!arena) return;
+  free_chunks(arena->head);
   free(arena);
+}
+
+void rsc_arena_reset(struct rsc_arena *arena) {
+  struct chunk *head = arena->head;
+  if (head && !head->next) {
+    memset(head->data, 0, head->used);
+    head->used = 0;
+  } else if (head) {
+    free_chunks(head);
+    arena->head = NULL;
+    arena->first = arena->total;
+  }
+  arena->total = 0;
 }
 
 /* Chunks grow with the arena so that a large compilation makes few of them. */
 static struct chunk *new_chunk(struct rsc_arena *arena, size_t bytes) {
-  size_t size = arena->total / 4;
+  size_t size = arena->head ? arena->total / 4 : arena->first;
   if (size < CHUNK_MIN) size = CHUNK_MIN;
-  if (size > CHUNK_MAX) size = CHUNK_MAX;
+  if (size > CHUNK_MAX && arena->head) size = CHUNK_MAX;
   if (size < bytes) size = bytes;
   struct chunk *c = calloc(1, sizeof *c + size);
   if (!c) rsc_oom(size);
@@ -77,4 +95,6 @@ char *rsc_arena_strdup(struct rsc_arena *arena, const char *bytes, size_t len) {
   return s;
 }
 
-size_t rsc_arena_bytes(const struct rsc_arena *arena) { return arena->total; }
+size_t rsc_arena_bytes(const struct rsc_arena *arena) {
+  return arena->total;
+}

@@ -17,6 +17,9 @@ struct rsc_arena;
 struct rsc_arena *rsc_arena_new(void);
 void rsc_arena_free(struct rsc_arena *arena);
 
+/* Forgets everything that was allocated; keeps memory for the next. */
+void rsc_arena_reset(struct rsc_arena *arena);
+
 /* `bytes` zeroed bytes, aligned for any object. Never NULL. */
 void *rsc_arena_alloc(struct rsc_arena *arena, size_t bytes);
 
@@ -26,7 +29,7 @@ void *rsc_arena_array(struct rsc_arena *arena, size_t count, size_t size);
 /* A NUL-terminated copy of bytes[0, len). */
 char *rsc_arena_strdup(struct rsc_arena *arena, const char *bytes, size_t len);
 
-/* Bytes handed out so far, for --stats. */
+/* Bytes handed out so far (since the last reset), for --stats. */
 size_t rsc_arena_bytes(const struct rsc_arena *arena);
 
 #define RSC_NEW(arena, type) ((type *)rsc_arena_alloc((arena), sizeof(type)))

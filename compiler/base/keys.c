@@ -47,7 +47,7 @@ static void grow(struct rsc_keys *t) {
   }
 }
 
-int32_t rsc_keys_id(struct rsc_keys *t, const void *bytes, size_t len, bool *fresh) {
+static int32_t id_of(struct rsc_keys *t, const void *bytes, size_t len, bool *fresh, bool copy) {
   uint64_t hash = XXH3_64bits(bytes, len);
   size_t i = probe(t, bytes, len, hash);
   if (fresh) *fresh = !t->table[i];
@@ -56,9 +56,17 @@ int32_t rsc_keys_id(struct rsc_keys *t, const void *bytes, size_t len, bool *fre
     grow(t);
     i = probe(t, bytes, len, hash);
   }
-  *RSC_PUSH(t->arena, t) = (struct item){rsc_arena_strdup(t->arena, bytes, len), len, hash};
+  *RSC_PUSH(t->arena, t) = (struct item){copy ? rsc_arena_strdup(t->arena, bytes, len) : bytes, len, hash};
   t->table[i] = (int32_t)t->len;
   return (int32_t)t->len - 1;
+}
+
+int32_t rsc_keys_id(struct rsc_keys *t, const void *bytes, size_t len, bool *fresh) {
+  return id_of(t, bytes, len, fresh, true);
+}
+
+int32_t rsc_keys_id_of(struct rsc_keys *t, const void *bytes, size_t len, bool *fresh) {
+  return id_of(t, bytes, len, fresh, false);
 }
 
 int32_t rsc_keys_find(const struct rsc_keys *t, const void *bytes, size_t len) {

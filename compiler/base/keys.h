@@ -19,6 +19,8 @@ struct rsc_keys;
 struct rsc_keys *rsc_keys_new(struct rsc_arena *arena);
 /* The number of bytes[0, len); *fresh (may be NULL) says whether it is new. The bytes are copied when new. */
 int32_t rsc_keys_id(struct rsc_keys *table, const void *bytes, size_t len, bool *fresh);
+/* The same, but the bytes are not copied: they must stay. */
+int32_t rsc_keys_id_of(struct rsc_keys *table, const void *bytes, size_t len, bool *fresh);
 /* The number, or -1 if never seen. */
 int32_t rsc_keys_find(const struct rsc_keys *table, const void *bytes, size_t len);
 const void *rsc_keys_bytes(const struct rsc_keys *table, int32_t id, size_t *len);

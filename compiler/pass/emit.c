@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In: what all passes decided and the slices' tables. Out: the plan's bytes. The global sections written here are the
+ * In: what all passes decided, and lower for the slices. Out: the plan's bytes, given away as they are made. The global sections written here are the
  * specification: what every element of every buffer means, class by class.
  */
 #include <stdlib.h>
@@ -13,9 +13,7 @@ struct emitter {
   struct rsc_arena *arena;
   const struct rsc_decided *d;
   struct rsc_keys *strings, *files;
-  struct {
-    RSC_VEC(char);
-  } text;
+  size_t text_bytes;
   struct {
     RSC_VEC(struct rsp_str);
   } string_refs; /* by key */
@@ -54,17 +52,25 @@ struct emitter {
   } holds;
 };
 
+/* The text is read when all strings are known. */
 static struct rsp_str add_string(struct emitter *e, const char *text) {
   size_t len = strlen(text);
   bool fresh;
-  int32_t id = rsc_keys_id(e->strings, text, len, &fresh);
+  int32_t id = rsc_keys_id_of(e->strings, text, len, &fresh);
   if (fresh) {
-    *RSC_PUSH(e->arena, &e->string_refs) = (struct rsp_str){e->text.len, len};
-    RSC_RESERVE(e->arena, &e->text, e->text.len + len + 1);
-    if (len) memcpy(e->text.at + e->text.len, text, len);
-    e->text.len += len;
+    *RSC_PUSH(e->arena, &e->string_refs) = (struct rsp_str){e->text_bytes, len};
+    e->text_bytes += len;
   }
   return e->string_refs.at[id];
+}
+
+static const char *emit_strings(struct emitter *e) {
+  char *text = RSC_ARRAY(e->arena, char, e->text_bytes);
+  for (size_t i = 0; i < e->string_refs.len; i++) {
+    const struct rsp_str *s = &e->string_refs.at[i];
+    if (s->len) memcpy(text + s->off, rsc_keys_bytes(e->strings, (int32_t)i, NULL), s->len);
+  }
+  return text;
 }
 
 static uint64_t add_dims(struct emitter *e, const int64_t *dims, int32_t ndim) {
@@ -200,7 +206,7 @@ static const struct rsp_input *emit_inputs(struct emitter *e) {
 }
 
 /* The times are not known before the plan is: see measure.c. */
-static const struct rsp_summary *emit_summary(struct emitter *e) {
+static struct rsp_summary *emit_summary(struct emitter *e) {
   const struct rsc_flows *f = e->d->flows;
   const struct rsc_links *l = &e->d->cluster->links;
   struct rsp_summary *s = RSC_NEW(e->arena, struct rsp_summary);
@@ -227,14 +233,57 @@ static void set(struct rsp_global_tables *g, enum rsp_section_kind kind, const v
   g->counts[kind] = count;
 }
 
-void rsc_emit(const struct rsc_decided *d, const struct rsp_slice_tables *slices, void **bytes, size_t *size) {
+static void emit_specification(struct emitter *e, struct rsp_global_tables *g) {
+  const struct rsc_decided *d = e->d;
+  const struct rsc_pairs *p = d->pairs;
+  RSC_RESERVE(e->arena, &e->tensors, p->tensor_count);
+  RSC_RESERVE(e->arena, &e->buffers, p->gid_count);
+  emit_tensors(e);
+  emit_placement(e, p->placement[RSC_TRAIN]);
+  emit_placement(e, p->placement[RSC_INFER]);
+  emit_buffers(e);
+  set(g, RSP_SEC_INPUTS, emit_inputs(e), INPUTS);
+  set(g, RSP_SEC_RANKS, emit_ranks(e), (uint64_t)d->cluster->world);
+  set(g, RSP_SEC_TENSORS, e->tensors.at, e->tensors.len);
+  set(g, RSP_SEC_CLASSES, e->classes.at, e->classes.len);
+  set(g, RSP_SEC_ENTRIES, e->entries.at, e->entries.len);
+  set(g, RSP_SEC_PIECES, e->pieces.at, e->pieces.len);
+  set(g, RSP_SEC_PLOOPS, e->ploops.at, e->ploops.len);
+  set(g, RSP_SEC_BUFFERS, e->buffers.at, e->buffers.len);
+  set(g, RSP_SEC_SLOTS, e->slots.at, e->slots.len);
+  set(g, RSP_SEC_RANKMAPS, e->rankmaps.at, e->rankmaps.len);
+  set(g, RSP_SEC_HOLDS, e->holds.at, e->holds.len);
+  set(g, RSP_SEC_DIMS, e->dims.at, e->dims.len);
+  set(g, RSP_SEC_FILES, e->file_names.at, e->file_names.len);
+  set(g, RSP_SEC_STRINGS, emit_strings(e), e->text_bytes);
+}
+
+/* Every rank's holdings, then every rank's slice. */
+static bool emit_programs(struct emitter *e, struct rsp_builder *b, struct rsc_programs *programs,
+                          struct rsp_sim_streams *streams) {
+  int64_t world = e->d->cluster->world;
+  int32_t *block_of = RSC_ARRAY(e->arena, int32_t, world); /* per rank; lower's numbers are the builder's */
+  struct rsp_slice_tables tables;
+  for (int64_t r = 0; r < world; r++) {
+    bool fresh;
+    block_of[r] = rsc_lower_held(programs, r, &tables, &fresh);
+    if (fresh) rsp_build_held(b, &tables);
+  }
+  bool good = true;
+  for (int64_t r = 0; r < world && good; r++) {
+    struct rsp_program written;
+    rsc_lower_rank(programs, r, &tables);
+    good = rsp_build_slice(b, &tables, (size_t)block_of[r], &written);
+    if (good) rsp_sim_streams_add(streams, (uint32_t)r, &written);
+  }
+  return good;
+}
+
+bool rsc_emit(const struct rsc_decided *d, struct rsc_programs *programs, rsp_put_fn put, void *user,
+              struct rsc_result *result) {
   struct emitter e = {.arena = rsc_arena_new(), .d = d};
   e.strings = rsc_keys_new(e.arena);
   e.files = rsc_keys_new(e.arena);
-  emit_tensors(&e);
-  emit_placement(&e, d->pairs->placement[RSC_TRAIN]);
-  emit_placement(&e, d->pairs->placement[RSC_INFER]);
-  emit_buffers(&e);
   bool relays = false;
   for (int64_t i = 0; i < d->routes->stream_count; i++) relays |= d->routes->streams[i].parent >= 0;
   struct rsp_global_tables g = {.features = relays ? RSP_FEATURE_RELAY : 0,
@@ -246,21 +295,21 @@ void rsc_emit(const struct rsc_decided *d, const struct rsp_slice_tables *slices
                                 .max_peers = (uint32_t)d->limits->max_peers,
                                 .staging_limit = (uint64_t)d->limits->staging,
                                 .chunk = (uint64_t)d->rounds->chunk};
-  set(&g, RSP_SEC_INPUTS, emit_inputs(&e), INPUTS);
-  set(&g, RSP_SEC_RANKS, emit_ranks(&e), (uint64_t)d->cluster->world);
-  set(&g, RSP_SEC_SUMMARY, emit_summary(&e), 1);
-  set(&g, RSP_SEC_TENSORS, e.tensors.at, e.tensors.len);
-  set(&g, RSP_SEC_CLASSES, e.classes.at, e.classes.len);
-  set(&g, RSP_SEC_ENTRIES, e.entries.at, e.entries.len);
-  set(&g, RSP_SEC_PIECES, e.pieces.at, e.pieces.len);
-  set(&g, RSP_SEC_PLOOPS, e.ploops.at, e.ploops.len);
-  set(&g, RSP_SEC_BUFFERS, e.buffers.at, e.buffers.len);
-  set(&g, RSP_SEC_SLOTS, e.slots.at, e.slots.len);
-  set(&g, RSP_SEC_RANKMAPS, e.rankmaps.at, e.rankmaps.len);
-  set(&g, RSP_SEC_HOLDS, e.holds.at, e.holds.len);
-  set(&g, RSP_SEC_DIMS, e.dims.at, e.dims.len);
-  set(&g, RSP_SEC_FILES, e.file_names.at, e.file_names.len);
-  set(&g, RSP_SEC_STRINGS, e.text.at, e.text.len);
-  if (!rsp_build(&g, slices, bytes, size)) rsc_oom(*size);
+  emit_specification(&e, &g);
+  struct rsp_summary *summary = emit_summary(&e);
+  set(&g, RSP_SEC_SUMMARY, summary, 1);
+  struct rsp_builder *b = rsp_build_begin(&g, put, user);
+  if (!b) rsc_oom(0);
+  struct rsp_plan specification;
+  rsp_build_view(b, &specification);
+  struct rsp_sim_streams *streams = rsp_sim_streams_new(g.world, specification.ranks);
+  if (emit_programs(&e, b, programs, streams))
+    rsc_measure(d->cluster, &specification, streams, summary, &result->figures);
+  else
+    rsp_sim_streams_free(streams);
+  bool good = rsp_build_end(b, &result->header);
+  result->summary = *summary;
+  result->plan_bytes = (size_t)result->header.file_bytes;
   rsc_arena_free(e.arena);
+  return good;
 }

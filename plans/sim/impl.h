@@ -32,6 +32,7 @@ struct rspm_flows {
   size_t count, capacity;
 };
 
-void rspm_flows_of(const struct rsp_plan *plan, struct rspm_flows *flows);
+/* Frees the streams; flows->at is malloc'd. */
+void rspm_flows_of(struct rsp_sim_streams *streams, struct rspm_flows *flows);
 
 #endif

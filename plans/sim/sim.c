@@ -413,20 +413,17 @@ static void close_sim(struct sim *s) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-static void simulate(const struct rsp_plan *plan, const struct rsp_sim_cluster *cluster, rsp_sim_trace_fn trace,
-                     void *user, bool coarse, struct rsp_sim_result *result) {
-  struct rspm_flows flows = {0};
-  rspm_flows_of(plan, &flows);
-  *result = (struct rsp_sim_result){.phases = plan->header->rounds ? (uint64_t)plan->header->rounds + 2 : 0};
-  struct sim s = {.cluster = cluster,
-                  .flows = flows.at,
-                  .flow_count = flows.count,
-                  .world = plan->header->world,
-                  .rounds = plan->header->rounds,
-                  .coarse = coarse,
-                  .trace = trace,
-                  .user = user,
-                  .result = result};
+static void simulate(struct rsp_sim_streams *streams, uint32_t world, uint32_t rounds,
+                     const struct rsp_sim_cluster *cluster, struct sim s) {
+  struct rspm_flows flows;
+  struct rsp_sim_result *result = s.result;
+  rspm_flows_of(streams, &flows);
+  *result = (struct rsp_sim_result){.phases = rounds ? (uint64_t)rounds + 2 : 0};
+  s.cluster = cluster;
+  s.flows = flows.at;
+  s.flow_count = flows.count;
+  s.world = world;
+  s.rounds = rounds;
   open_sim(&s, &flows);
   if (s.rounds) run_phases(&s);
   for (uint32_t r = 0; r < s.world; r++)
@@ -438,14 +435,30 @@ static void simulate(const struct rsp_plan *plan, const struct rsp_sim_cluster *
   free(flows.at);
 }
 
+static void simulate_plan(const struct rsp_plan *plan, const struct rsp_sim_cluster *cluster, struct sim s) {
+  uint32_t world = plan->header->world;
+  struct rsp_sim_streams *streams = rsp_sim_streams_new(world, plan->ranks);
+  for (uint32_t r = 0; r < world; r++) {
+    struct rsp_program program;
+    rsp_program_of(plan, r, &program);
+    rsp_sim_streams_add(streams, r, &program);
+  }
+  simulate(streams, world, plan->header->rounds, cluster, s);
+}
+
 void rsp_simulate(const struct rsp_plan *plan, const struct rsp_sim_cluster *cluster, rsp_sim_trace_fn trace,
                   void *user, struct rsp_sim_result *result) {
-  simulate(plan, cluster, trace, user, false, result);
+  simulate_plan(plan, cluster, (struct sim){.trace = trace, .user = user, .result = result});
 }
 
 void rsp_simulate_coarsely(const struct rsp_plan *plan, const struct rsp_sim_cluster *cluster,
                            struct rsp_sim_result *result) {
-  simulate(plan, cluster, NULL, NULL, true, result);
+  simulate_plan(plan, cluster, (struct sim){.coarse = true, .result = result});
+}
+
+void rsp_simulate_streams(struct rsp_sim_streams *streams, uint32_t world, uint32_t rounds,
+                          const struct rsp_sim_cluster *cluster, struct rsp_sim_result *result) {
+  simulate(streams, world, rounds, cluster, (struct sim){.result = result});
 }
 
 void rsp_sim_result_free(struct rsp_sim_result *result) {

@@ -190,6 +190,68 @@ static void check_writing(const char *dir, const void *bytes, size_t size) {
   CHECK(rmdir(dir) == 0); // and nothing else was left there
 }
 
+// Takes so many pieces and no more.
+struct taker {
+  int left;
+  void *file;
+};
+
+static bool take(void *user, uint64_t off, const void *bytes, size_t size) {
+  struct taker *t = user;
+  return t->left-- > 0 && rsp_file_put(t->file, off, bytes, size);
+}
+
+// The plan piece by piece into a file, at most so many; the number that was put.
+static int put_pieces(const struct tiny *t, const char *path, int most, bool *whole) {
+  struct taker taker = {.left = most};
+  struct rsp_file *file;
+  struct rsp_error error;
+  if (rsp_file_begin(path, &file, &error) != RSP_OK) exit(2);
+  taker.file = file;
+  struct rsp_builder *b = rsp_build_begin(&t->global, take, &taker);
+  size_t blocks[TINY_WIDE_WORLD];
+  for (uint32_t r = 0; r < t->global.world; r++) blocks[r] = r == 3 ? blocks[2] : rsp_build_held(b, &t->slices[r]);
+  for (uint32_t r = 0; r < t->global.world; r++) {
+    struct rsp_program program;
+    bool good = rsp_build_slice(b, &t->slices[r], blocks[r], &program);
+    CHECK(!good || program.slice->world_rank == r);
+    CHECK(!good || !t->slices[r].stream_count ||
+          memcmp(program.streams, t->slices[r].streams, sizeof *program.streams) == 0);
+  }
+  *whole = rsp_build_end(b, NULL);
+  CHECK(rsp_file_end(file, *whole, &error) == RSP_OK);
+  return most - taker.left;
+}
+
+// Piece by piece it is the same file; one that is cut short leaves what was there before.
+static void check_pieces(const char *path) {
+  struct tiny *t = malloc(sizeof *t);
+  void *bytes;
+  size_t size;
+  struct rsp_plan file;
+  struct rsp_error error;
+  bool whole;
+  if (!t) exit(2);
+  tiny_init_form(t, TINY_WIDE);
+  if (!tiny_build(t, &bytes, &size)) exit(2);
+  int pieces = put_pieces(t, path, 1000, &whole);
+  CHECK(whole && pieces > 10 && rsp_open(path, &file, &error) == RSP_OK);
+  CHECK(file.size == size && memcmp(file.bytes, bytes, size) == 0);
+  rsp_close(&file);
+  for (int most = 0; most < pieces; most++) {
+    CHECK(rsp_write_file(path, "old", 3, &error) == RSP_OK);
+    put_pieces(t, path, most, &whole);
+    char *text = read_text(path);
+    CHECK(!whole && strcmp(text, "old") == 0);
+    free(text);
+  }
+  struct rsp_memory memory = {0};
+  CHECK(!rsp_build_end(rsp_build_begin(&t->global, rsp_put_memory, &memory), NULL)); // no slices
+  free(memory.bytes);
+  free(bytes);
+  free(t);
+}
+
 int main(int argc, char **argv) {
   char dir[] = "reshard-plan-XXXXXX", path[] = "reshard-plan-file-XXXXXX";
   void *bytes, *again;
@@ -211,6 +273,7 @@ int main(int argc, char **argv) {
   check_views(path, &plan);
   check_damage(path, bytes, size, &plan);
   check_sharing(path);
+  check_pieces(path);
   check_writing(dir, bytes, size);
   rsp_close(&file);
   rsp_close(&plan); // caller-owned bytes are not freed

@@ -6,6 +6,8 @@ import argparse
 import json
 import os
 import pty
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,12 +54,12 @@ class Case:
         with open(self.path(name), "rb") as f:
             return f.read()
 
-    def run(self, *args, tool="reshardc", stdin=b"", env=None, stdout=subprocess.PIPE):
+    def run(self, *args, tool="reshardc", stdin=b"", env=None, stdout=subprocess.PIPE, preexec_fn=None):
         full = dict(os.environ, LC_ALL="C")
         full.pop("NO_COLOR", None)
         full.update(env or {})
         done = subprocess.run([os.path.join(self.bin, tool), *args], cwd=self.where, input=stdin, stdout=stdout,
-                              stderr=subprocess.PIPE, env=full, timeout=30, check=False)
+                              stderr=subprocess.PIPE, env=full, timeout=30, check=False, preexec_fn=preexec_fn)
         return done.returncode, done.stdout, done.stderr.decode("utf-8", "replace")
 
     def want(self, status, words, *args, **more):
@@ -138,6 +140,26 @@ def compiles(c):
     c.write("i2", lines[1])
     c.want(0, "1 tensor", "t2", "i2", "--model", "m.yaml", "--cluster=c.yaml", "-o", "p2")
     c.want(1, "bad.yaml:1:1: error[RS0309]", "t2", "i2", "--model=m.yaml", "--cluster", c.write("bad.yaml", "x: 1"), "-o", "p2")
+
+
+def small_files():
+    """A disk that is full after 8 KiB, by error, not by signal."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+
+
+def full_disk(c):
+    """A plan that does not fit leaves the one before, and nothing else."""
+    c.write("t", TRAIN)
+    c.write("i", INFER)
+    c.run("t", "i", "-o", "p")
+    before, files = c.read("p"), sorted(os.listdir(c.where))
+    _, err = c.want(2, ["cannot write", "too large"], "t", "i", "-o", "p", preexec_fn=small_files)
+    check("coverage" not in err, "no coverage is claimed", err)
+    out, _ = c.want(2, '"trouble"', "t", "i", "-o", "p", "--json", preexec_fn=small_files)
+    check(json.loads(out)["plan_id"] is None, "and no plan in the JSON", out)
+    check(c.read("p") == before and sorted(os.listdir(c.where)) == files, "whole or not at all", os.listdir(c.where))
+    c.want(2, "cannot write", "t", "i", "-o", "/dev/full")
 
 
 def rejects(c):
@@ -247,7 +269,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", required=True)
     bin_dir = os.path.abspath(parser.parse_args().bin)
-    for test in (usage, frame_of_reshard, compiles, rejects, directories, json_object, colour):
+    for test in (usage, frame_of_reshard, compiles, full_disk, rejects, directories, json_object, colour):
         with tempfile.TemporaryDirectory() as where:
             test(Case(bin_dir, where))
     print(f"{len(failures)} failures")
