@@ -65,10 +65,11 @@ struct rsr_line {
   unsigned char *alive; /* what they send: a head */
   double alive_at, hello_at;
   double moved_at; /* when any rank was last known to move on */
-  bool aborted;
+  bool aborted, told;
   struct reshard_fault fault;
   uint64_t *sent, *received; /* data messages to and from each rank */
   uint64_t *quiet;           /* by rank: how many it sent, once it takes no more; UINT64_MAX: not yet */
+  bool *left;                /* by rank: it has closed its context, though nothing had failed */
 };
 
 /* A message of the round that is exchanged. */
@@ -121,7 +122,7 @@ static inline struct rsr_mpi *rsr_mpi_of(const struct reshard_context *context) 
 /* ---- mpi_hub.c: communicators and letters ------------------------------------------------------------------------ */
 
 /* What control messages are. */
-enum rsr_kind { RSR_GATHER, RSR_SPREAD, RSR_ABORT, RSR_ALIVE, RSR_QUIET_AT };
+enum rsr_kind { RSR_GATHER, RSR_SPREAD, RSR_ABORT, RSR_ALIVE, RSR_QUIET_AT, RSR_LEAVE };
 struct rsr_head {
   uint32_t kind, number; /* of the sender's line */
 };
@@ -194,8 +195,8 @@ enum reshard_status rsr_mpi_link(struct rsr_mpi *mpi, struct reshard_fault *faul
 
 /* ---- mpi_quiet.c: after a failure -------------------------------------------------------------------------------- */
 
-/* This rank has nothing more to receive: its peers need not wait for it. */
-void rsr_mpi_say_quiet(struct rsr_mpi *mpi);
+/* This rank has nothing more to receive; RSR_QUIET_AT after a failure, RSR_LEAVE without one. */
+void rsr_mpi_say_quiet(struct rsr_mpi *mpi, enum rsr_kind kind);
 /* Some of ending what is under way; true: all has ended, here and at the peers. */
 bool rsr_mpi_quiet_step(struct rsr_mpi *mpi);
 /* Frees it and its line, now or when all has ended. */

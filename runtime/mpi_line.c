@@ -55,6 +55,7 @@ static void free_line(struct rsr_line *line) {
   free(line->sent);
   free(line->received);
   free(line->quiet);
+  free(line->left);
   free(line);
 }
 
@@ -71,8 +72,9 @@ static struct rsr_line *new_line(struct rsr_hub *hub) {
   line->sent = calloc(size, sizeof *line->sent);
   line->received = calloc(size, sizeof *line->received);
   line->quiet = malloc(size * sizeof *line->quiet);
+  line->left = calloc(size, sizeof *line->left);
   bool good = line->numbers && line->word_bytes && line->out_requests && line->alive_requests && line->alive &&
-              line->sent && line->received && line->quiet && grow_words(line, sizeof(struct rsr_word)) &&
+              line->sent && line->received && line->quiet && line->left && grow_words(line, sizeof(struct rsr_word)) &&
               grow(&line->out, &line->out_room, sizeof(struct rsr_head) + size * sizeof(struct rsr_word));
   if (!good) {
     free_line(line);
@@ -168,7 +170,10 @@ void rsr_line_take(struct rsr_hub *hub, uint32_t from, int tag, const struct rsr
     take_abort(hub, from, head->number, words, bytes);
     break;
   case RSR_QUIET_AT:
-    if (line && bytes == sizeof *line->quiet) memcpy(&line->quiet[from], words, bytes);
+  case RSR_LEAVE:
+    if (!line || bytes != sizeof *line->quiet) break;
+    memcpy(&line->quiet[from], words, bytes);
+    line->left[from] = head->kind == RSR_LEAVE;
     break;
   default:
     break; /* ALIVE: that it came is all */
@@ -177,15 +182,20 @@ void rsr_line_take(struct rsr_hub *hub, uint32_t from, int tag, const struct rsr
 
 /* ---- failures ---------------------------------------------------------------------------------------------------- */
 
+static void tell_all(struct rsr_line *line) {
+  struct rsr_head head = {RSR_ABORT, line->number};
+  line->told = true;
+  for (uint32_t r = 0; r < line->hub->size; r++) {
+    if (r != line->hub->rank) rsr_hub_send(line->hub, r, &head, &line->fault, sizeof line->fault);
+  }
+}
+
 void rsr_line_abort(struct rsr_line *line, const struct reshard_fault *fault) {
   if (line->aborted) return;
   line->aborted = true;
   line->fault = *fault;
   if (line->fault.rank == RESHARD_NO_RANK) line->fault.rank = line->hub->rank;
-  struct rsr_head head = {RSR_ABORT, line->number};
-  for (uint32_t r = 0; r < line->hub->size; r++) {
-    if (r != line->hub->rank) rsr_hub_send(line->hub, r, &head, &line->fault, sizeof line->fault);
-  }
+  tell_all(line);
 }
 
 /* A timeout is one on every rank; any other failure is the peer's. */
@@ -266,9 +276,9 @@ static void say_number(struct rsr_line *line) {
 /* Messages of a rank come in order: one that has closed its context before it said its word will not say it. */
 static uint32_t who_left(const struct rsr_line *line) {
   if (!line->is_open) return RESHARD_NO_RANK;
-  if (line->hub->rank != 0) return line->quiet[0] != NOT_THERE && !line->is_spread ? 0 : RESHARD_NO_RANK;
+  if (line->hub->rank != 0) return line->left[0] && !line->is_spread ? 0 : RESHARD_NO_RANK;
   for (uint32_t r = 1; r < line->hub->size; r++) {
-    if (line->quiet[r] != NOT_THERE && line->word_bytes[r] == NOT_THERE) return r;
+    if (line->left[r] && line->word_bytes[r] == NOT_THERE) return r;
   }
   return RESHARD_NO_RANK;
 }
@@ -289,8 +299,10 @@ static enum reshard_status await(struct rsr_line *line, bool (*is_there)(const s
   line->moved_at = rsr_mpi_now();
   for (;;) {
     rsr_hub_pump(line->hub);
-    if (line->aborted) return rsr_line_aborted(line, fault);
-    if (is_there(line)) return RESHARD_OK;
+    /* What rank 0 has told all is so, whoever failed since; rank 0 tells nothing once someone has failed. */
+    bool there = is_there(line);
+    if (line->aborted && !(there && line->hub->rank != 0)) return rsr_line_aborted(line, fault);
+    if (there) return RESHARD_OK;
     uint32_t left = who_left(line);
     if (left != RESHARD_NO_RANK) return has_left(line, left, call, fault);
     say_number(line);
@@ -431,6 +443,8 @@ enum reshard_status rsr_line_open(MPI_Comm parent, double timeout, const char *c
   hub->lines = line;
   *out = line;
   status = say_hello(line, timeout, call, fault);
+  /* Whoever failed first: the number that this rank said is of no more use. */
+  if (status != RESHARD_OK && !line->told) tell_all(line);
   if (status != RESHARD_OK) return status;
   line->is_open = true;
   lost = false;

@@ -70,17 +70,22 @@ static const char *version(void) {
   return text;
 }
 
+/* If something is under way it stays with its hub. */
+static void drop_world(void) {
+  if (rsr_line_is_done(world)) rsr_line_close(world);
+  world = NULL;
+}
+
 static enum reshard_status gather_world(const void *mine, size_t bytes, void *all, double timeout,
                                         struct reshard_fault *fault) {
   enum reshard_status status = start(fault);
   if (status != RESHARD_OK) return status;
   rsr_mpi_lock();
+  if (world) rsr_hub_pump(world->hub);
+  if (world && world->aborted) drop_world(); /* the others have failed in a call that this rank did not make */
   if (!world) status = rsr_line_open(MPI_COMM_WORLD, timeout, "all_gather", &world, fault);
   if (status == RESHARD_OK) status = rsr_line_all_gather(world, mine, bytes, all, timeout, "all_gather", fault);
-  if (status != RESHARD_OK && world) {
-    if (rsr_line_is_done(world)) rsr_line_close(world);
-    world = NULL; /* else it stays with its hub */
-  }
+  if (status != RESHARD_OK && world) drop_world();
   rsr_mpi_unlock();
   return status;
 }
@@ -221,7 +226,7 @@ static void mpi_close(struct reshard_context *context) {
   mpi_wait(context, &fault);
   rsr_mpi_lock();
   /* A rank that could not bind, say: the others need not wait for it in prepare. */
-  if (context->state == RSR_OPEN && !mpi->line->aborted) rsr_mpi_say_quiet(mpi);
+  if (context->state == RSR_OPEN && !mpi->line->aborted) rsr_mpi_say_quiet(mpi, RSR_LEAVE);
   rsr_mpi_retire(mpi);
   rsr_mpi_unlock();
   context->own = NULL;

@@ -19,9 +19,9 @@ static bool receives(const struct rsr_mpi *mpi) {
   return false;
 }
 
-void rsr_mpi_say_quiet(struct rsr_mpi *mpi) {
+void rsr_mpi_say_quiet(struct rsr_mpi *mpi, enum rsr_kind kind) {
   struct rsr_line *line = mpi->line;
-  struct rsr_head head = {RSR_QUIET_AT, line->number};
+  struct rsr_head head = {kind, line->number};
   for (uint32_t r = 0; r < line->hub->size; r++) {
     if (r != line->hub->rank) rsr_hub_send(line->hub, r, &head, &line->sent[r], sizeof line->sent[r]);
   }
@@ -72,7 +72,7 @@ bool rsr_mpi_quiet_step(struct rsr_mpi *mpi) {
     cancel_receives(mpi);
     mpi->quiet = RSR_CANCELLED;
   }
-  if (mpi->quiet == RSR_CANCELLED && !receives(mpi)) rsr_mpi_say_quiet(mpi);
+  if (mpi->quiet == RSR_CANCELLED && !receives(mpi)) rsr_mpi_say_quiet(mpi, RSR_QUIET_AT);
   if (mpi->quiet == RSR_TOLD && drain(mpi) && mpi->under_way == 0) mpi->quiet = RSR_QUIET;
   return mpi->quiet == RSR_QUIET;
 }

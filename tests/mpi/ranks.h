@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One process per rank: what the tests of the MPI backend share. They are linked with MPI themselves, to meet outside of
- * what they test and to bring communicators of their own.
+ * One process per rank: what the tests of the MPI backend share. They are linked with MPI themselves, to meet outside
+ * of what they test and to bring communicators of their own.
  */
 #ifndef TESTS_MPI_RANKS_H
 #define TESTS_MPI_RANKS_H

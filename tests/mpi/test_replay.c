@@ -105,7 +105,8 @@ static void many(uint64_t cycles) {
   }
   /* The library keeps pools of its own; a context takes 10 KB. */
   size_t now = ranks_heap();
-  CHECK(ranks_self >= TINY_WORLD || now < heap + 100 * cycles, "%zu bytes more after %llu contexts", now - heap, (unsigned long long)cycles);
+  CHECK(ranks_self >= TINY_WORLD || now < heap + 100 * cycles, "%zu bytes more after %llu contexts", now - heap,
+        (unsigned long long)cycles);
   if (ranks_self < TINY_WORLD) MPI_Comm_free(&comm);
   reshard_close(plan);
   stage_close(&stage);
