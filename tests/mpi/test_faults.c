@@ -113,7 +113,7 @@ static void never_comes(int absent, int fresh) {
     play_alone(&p);
     CHECK(p.opened == RESHARD_TIMEOUT, "rank %d: %d %s", ranks_self, (int)p.opened, p.fault.what);
     says(&p, "context_open: ");
-    char who[32];
+    char who[64];
     snprintf(who, sizeof who, "world rank(s) %d did not arrive", absent);
     if (!fresh) says(&p, who);
     CHECK(now() - since < 5, "rank %d took %g s", ranks_self, now() - since);
