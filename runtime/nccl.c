@@ -24,9 +24,13 @@ static enum reshard_status load_kernels(struct reshard_context *context, struct 
   size_t bytes;
   const void *code = rsk_device_image(&bytes);
   enum reshard_status status = RSR_CUDA(LibraryLoadData, &device->library, code, NULL, NULL, 0, NULL, NULL, 0);
-  if (status != RESHARD_OK && bytes == 0)
-    rsr_fault(fault, status = RESHARD_UNSUPPORTED,
-              "this build has no device kernels, as nvcc was not found: build it again where CUDA 12.8 or newer is");
+  if (status != RESHARD_OK && bytes == 0) {
+    struct reshard_fault said = *fault;
+    status = rsr_fault(fault, RESHARD_UNSUPPORTED,
+                       "this build has no device kernels, as nvcc was not found: build it where CUDA 12.8 or newer is "
+                       "(%.200s)",
+                       said.what);
+  }
   for (uint32_t k = 0; k < RSK_KERNEL_COUNT && status == RESHARD_OK; k++)
     status = RSR_CUDA(LibraryGetKernel, &device->kernels[k], device->library, rsk_kernel_name(k));
   return status;
@@ -177,9 +181,14 @@ static enum reshard_status nccl_connect(struct reshard_context *context, struct 
 }
 
 static enum reshard_status nccl_prepare(struct reshard_context *context, struct reshard_fault *fault) {
-  if (rsr_device_of(context)->comm) return rsr_device_prepare(context, fault);
-  return rsr_fault(fault, RESHARD_WRONG_STATE,
-                   "prepare: the communicator was aborted after a failure; close the context");
+  struct rsr_device *device = rsr_device_of(context);
+  if (!device->comm)
+    return rsr_fault(fault, RESHARD_WRONG_STATE,
+                     "prepare: the communicator was aborted after a failure; close the context");
+  if (device->untidy.status == RESHARD_OK) return rsr_device_prepare(context, fault);
+  *fault = device->untidy;
+  device->untidy.status = RESHARD_OK;
+  return fault->status;
 }
 
 /* ---- addresses --------------------------------------------------------------------------------------------------- */

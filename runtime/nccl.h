@@ -44,6 +44,8 @@ struct rsr_device {
   void *library, *kernels[RSK_KERNEL_COUNT];
   void *streams[RSR_LANES], *origin; /* origin: where captures begin */
   void *events[RSR_EVENTS], *done;
+  bool is_prepared;            /* there is something to reset */
+  struct reshard_fault untidy; /* what went wrong in a reset */
   /* prepared */
   struct rsr_staged staged;
   void *image;

@@ -96,15 +96,21 @@ enum reshard_status rsr_comm_settle(struct reshard_context *context, const char 
   return late(context, what, fault);
 }
 
+/* An error is told, but the stream may work on: its memory is only free when it says that it is through. */
 enum reshard_status rsr_stream_settle(struct reshard_context *context, void *stream, const char *what,
                                       struct reshard_fault *fault) {
   struct rsr_device *device = rsr_device_of(context);
   struct rsr_patience patience = rsr_patience(context->config.timeout_seconds);
+  enum reshard_status status = RESHARD_OK;
   do {
     int rc = device->cuda.StreamQuery(stream);
-    if (rc != RSR_CUDA_NOT_READY) return rsr_cuda_said(context, rc, "cudaStreamQuery", fault);
+    if (rc == RSR_CUDA_NOT_READY) continue;
+    if (rc == RSR_CUDA_OK) return status;
+    if (status != RESHARD_OK) break;
+    status = rsr_cuda_said(context, rc, "cudaStreamQuery", fault);
   } while (rsr_patient(&patience));
-  return late(context, what, fault);
+  device->stuck = true;
+  return status == RESHARD_OK ? late(context, what, fault) : status;
 }
 
 void rsr_comm_abort(struct reshard_context *context) {

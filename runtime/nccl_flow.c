@@ -58,7 +58,10 @@ static enum reshard_status exchange(struct reshard_context *context, const struc
   ended = RSR_NCCL(GroupEnd);
   fault = first;
   if (status == RESHARD_OK) status = ended;
-  return status == RESHARD_OK ? rsr_comm_settle(context, "ncclGroupEnd", fault) : status;
+  if (status == RESHARD_OK) status = rsr_comm_settle(context, "ncclGroupEnd", fault);
+  /* Half a group may still be on its way to the stream. */
+  if (status != RESHARD_OK) rsr_comm_abort(context);
+  return status;
 }
 
 static enum reshard_status issue(struct reshard_context *context, enum rsr_lane lane, uint32_t round,
@@ -182,10 +185,8 @@ static void give_up(struct reshard_context *context) {
   struct rsr_device *device = rsr_device_of(context);
   struct reshard_fault ignored;
   rsr_comm_abort(context);
-  for (uint32_t lane = 0; lane < RSR_LANES && !device->stuck; lane++) {
-    enum reshard_status status = rsr_stream_settle(context, device->streams[lane], "the end of an abort", &ignored);
-    device->stuck = status == RESHARD_TIMEOUT;
-  }
+  for (uint32_t lane = 0; lane < RSR_LANES && !device->stuck; lane++)
+    (void)rsr_stream_settle(context, device->streams[lane], "the end of an abort", &ignored);
   /* A graph runs in the caller's stream. */
   if (device->running && !device->is_captured && !device->stuck) {
     struct rsr_patience patience = rsr_patience(context->config.timeout_seconds);

@@ -38,8 +38,9 @@ static enum reshard_status upload(struct reshard_context *context, const struct 
   struct rsr_device *device = rsr_device_of(context);
   uint64_t bytes;
   const void *from = rsk_batch_image(batch, &bytes);
-  enum reshard_status status = RSR_CUDA(Malloc, image, bytes > 0 ? bytes : 1);
-  if (status != RESHARD_OK || bytes == 0) return status;
+  if (bytes == 0) return RESHARD_OK;
+  enum reshard_status status = RSR_CUDA(Malloc, image, bytes);
+  if (status != RESHARD_OK) return status;
   status = RSR_CUDA(MemcpyAsync, *image, from, bytes, RSR_CUDA_COPY_DEFAULT, device->origin);
   if (status != RESHARD_OK) return status;
   return rsr_stream_settle(context, device->origin, "its descriptors to reach the device", fault);
@@ -264,6 +265,7 @@ static enum reshard_status prepare(struct reshard_context *context, struct rsk_b
 }
 
 enum reshard_status rsr_device_prepare(struct reshard_context *context, struct reshard_fault *fault) {
+  rsr_device_of(context)->is_prepared = true;
   enum reshard_status status = rsr_device_enter(context, fault);
   if (status != RESHARD_OK) return status;
   struct rsk_batch *batch = rsk_batch_new();
@@ -272,17 +274,28 @@ enum reshard_status rsr_device_prepare(struct reshard_context *context, struct r
   return rsr_device_leave(context, status, fault);
 }
 
-/* What fails here has failed before and been told. */
+/* The first failure is kept for who prepares next; who closes has no use for it. */
+static void tidy(struct rsr_device *device, enum reshard_status status, const struct reshard_fault *fault) {
+  if (status != RESHARD_OK && device->untidy.status == RESHARD_OK) device->untidy = *fault;
+}
+
+static void free_device_side(struct reshard_context *context) {
+  struct rsr_device *device = rsr_device_of(context);
+  struct reshard_fault said, *fault = &said;
+  tidy(device, rsr_device_enter(context, fault), fault);
+  if (device->exec) tidy(device, RSR_CUDA(GraphExecDestroy, device->exec), fault);
+  for (uint64_t i = 0; i < device->registered_count && device->comm; i++)
+    tidy(device, RSR_NCCL(CommDeregister, device->comm, device->registered[i]), fault);
+  /* Memory that the device may still write to is better lost than given to others. */
+  if (device->staged.staging && !device->stuck) tidy(device, RSR_CUDA(Free, device->staged.staging), fault);
+  if (device->image && !device->stuck) tidy(device, RSR_CUDA(Free, device->image), fault);
+  tidy(device, rsr_device_leave(context, RESHARD_OK, fault), fault);
+}
+
 void rsr_device_reset(struct reshard_context *context) {
   struct rsr_device *device = rsr_device_of(context);
-  struct reshard_fault ignored, *fault = &ignored;
-  (void)rsr_device_enter(context, fault);
-  if (device->exec) (void)RSR_CUDA(GraphExecDestroy, device->exec);
-  for (uint64_t i = 0; i < device->registered_count && device->comm; i++)
-    (void)RSR_NCCL(CommDeregister, device->comm, device->registered[i]);
-  /* Memory that the device may still write to is better lost than given to others. */
-  if (device->staged.staging && !device->stuck) (void)RSR_CUDA(Free, device->staged.staging);
-  if (device->image && !device->stuck) (void)RSR_CUDA(Free, device->image);
+  if (!device->is_prepared) return;
+  free_device_side(context);
   rsr_staged_close(&device->staged);
   free(device->rounds);
   free(device->transfers);
@@ -292,5 +305,5 @@ void rsr_device_reset(struct reshard_context *context) {
   device->transfers = NULL;
   device->registered = NULL;
   device->transfer_count = device->transfer_room = device->registered_count = 0;
-  (void)rsr_device_leave(context, RESHARD_OK, fault);
+  device->is_prepared = false;
 }

@@ -15,6 +15,9 @@ struct actor {
   uint64_t version;
   struct reshard_fault fault;
   struct reshard_context *context;
+  uint64_t calls, all_calls;  /* of the stand-in: before it closes; in its first life */
+  double seconds;             /* until it has its last status, of the stand-in's time */
+  enum reshard_status second; /* `again`: of the second life as a whole */
 };
 
 struct play {
@@ -24,13 +27,14 @@ struct play {
   struct reshard_plan *plan;
   struct reshard_config config; /* of all ranks */
   uint32_t refits, cycles;      /* cycles: of open, refits, close */
+  bool again;                   /* after a failure each rank opens a new context, and all must be well */
   /* In a rank's thread; NULL: nothing. False: the rank does no more. */
   bool (*before_open)(struct play *play, uint32_t rank);
   bool (*before_refit)(struct play *play, uint32_t rank, uint32_t refit);
   bool (*after_refit)(struct play *play, uint32_t rank, uint32_t refit);
   void *user;
   struct actor *actors;
-  struct standin_seat *seats;
+  struct standin_seat *seats, *second_seats;
   unsigned char ***memory; /* of devices: by rank and row */
   char wrong[400];         /* what is not as it must be, after play_run; "" */
 };
@@ -42,5 +46,16 @@ void play_close(struct play *play);
 void play_run(struct play *play, const struct standin_options *options);
 /* NULL, or in words: a status, a violation, a leak, a wrong byte. */
 const char *play_wrong(const struct play *play);
+
+/* The same in parts, for tests with lives of their own: begin, memory, channels; run `body`, with `play` as arg; look
+ * and standin_end. */
+void play_begin(struct play *play, const struct standin_options *options);
+/* Opens a context for the rank on the play's channel. */
+enum reshard_status play_open_context(struct play *play, uint32_t rank, struct reshard_plan *plan);
+enum reshard_status play_bind(struct play *play, uint32_t rank);
+/* NULL, or the first byte of the caller's buffers that is not as it must be after a refit. */
+const char *play_compare(const struct play *play);
+/* Every inference buffer of the rank gets other bytes. In the rank's thread. */
+void play_poison(struct play *play, uint32_t rank);
 
 #endif

@@ -122,6 +122,7 @@ static void note_stuck(void) {
 
 static bool can_go(const struct host *host) {
   if (host->state == HOST_READY) return true;
+  if (host->state == HOST_SLEEPING) return host->wake <= standin.now;
   return host->state == HOST_BLOCKED && (host->ready(host->ready_arg) || host->wake <= standin.now);
 }
 
@@ -243,6 +244,11 @@ bool standin_enter(const char *name) {
   standin.now += 300;
   /* Polls always let others go on, or nothing might; of the many calls that only set up, some do. */
   if (strstr(name, "Query") || strstr(name, "Async") || standin_random(3) == 0) reschedule();
+  const char *always = standin.options.fail_always;
+  if (always && strcmp(name, always) == 0) {
+    host->counts.failed_always++;
+    return false;
+  }
   if (++host->counts.calls != standin.options.fail_call || host->rank != standin.options.rank) return true;
   host->counts.failed = name;
   return false;

@@ -22,12 +22,14 @@
 struct standin_options {
   uint32_t world;
   uint64_t seed;
-  /* Mutations and faults; 0 (wait: SIZE_MAX) is none. */
-  uint64_t drop_wait;   /* from 1: this cudaStreamWaitEvent of `rank` has no effect */
-  uint64_t fail_call;   /* from 1: this call of `rank` returns an error and does nothing */
-  uint64_t split_group; /* from 1: the first message of this group of `rank` is sent outside it, before */
-  uint64_t swap_group;  /* from 1: this group of `rank` changes places with the next one */
-  uint64_t cut_message; /* from 1: this send of `rank` is a byte shorter */
+  /* Mutations and faults; 0 is none. */
+  uint64_t drop_wait;      /* from 1: this cudaStreamWaitEvent of `rank` has no effect */
+  uint64_t fail_call;      /* from 1: this call of `rank` returns an error and does nothing */
+  const char *fail_always; /* calls of this name return an error, of all ranks, but do what they do */
+  uint64_t drop_group;     /* from 1: this ncclGroupStart of `rank` has no effect */
+  uint64_t swap_group;     /* from 1: this group of `rank` changes places with the next one */
+  uint64_t cut_message;    /* from 1: this send of `rank` is a byte shorter */
+  uint64_t free_early;     /* from 1: the block of this cudaMalloc of `rank` is freed when the first refit is queued */
   uint32_t rank;
   bool deaf; /* peers of a dead rank are never told by ncclCommGetAsyncError */
 };
@@ -57,7 +59,8 @@ int standin_all_gather(void *user, const void *mine, size_t bytes, void *all, do
 void standin_kill(void);
 /* In a rank's thread: sleeps, in the stand-in's time. */
 void standin_sleep(double seconds);
-/* In a rank's thread: a stream of the rank that is not the backend's. Destroyed with cudaStreamDestroy. */
+/* In a rank's thread: its device has no memory left, or has again. */
+void standin_exhaust(bool empty);
 double standin_now(void);
 
 /* The first violation, or NULL. */
@@ -66,11 +69,13 @@ const char *standin_violation(void);
 const char *standin_stuck(void);
 /* What the ranks that live still hold of what they made, in words, or NULL. The caller's memory does not count. */
 const char *standin_leak(void);
-/* Of `rank` in this run: calls that may fail, waits, groups, sends, so far; the name of the call that was made to fail.
+/* Of `rank` in this run: calls that may fail, waits, groups, sends, blocks, communicators, so far; the name of the call
+ * that was made to fail.
  */
 struct standin_counts {
-  uint64_t calls, waits, groups, sends, picks;
+  uint64_t calls, waits, groups, sends, mallocs, comms, picks;
   const char *failed;
+  uint64_t failed_always;
 };
 struct standin_counts standin_counts(uint32_t rank);
 

@@ -30,7 +30,9 @@ static bool good(const struct host *host, const struct list *list, const void *h
     standin_violates("rank %u: %s with a handle that is not, or no more", host->rank, call);
     return false;
   }
-  if (host->device == (int)host->rank) return true;
+  /* As with CUDA, questions may be asked from any device, and handles be destroyed. */
+  if (host->device == (int)host->rank || strstr(call, "Query") || strstr(call, "Destroy") || strstr(call, "Unload"))
+    return true;
   standin_violates("rank %u: %s while device %d is the current one", host->rank, call, host->device);
   return false;
 }
@@ -54,15 +56,20 @@ static struct graph *new_graph(struct host *host, struct list *list) {
   return graph;
 }
 
-/* Calls that a thread may not make while it captures. */
-static bool captures(struct host *host) {
-  bool any = false;
+static bool captures(const struct host *host) {
+  for (uint64_t i = 0; i < host->streams.count; i++) {
+    if (((const struct stream *)host->streams.rows[i])->capture) return true;
+  }
+  return false;
+}
+
+/* A call that a thread may not make while it captures. */
+static bool breaks_capture(struct host *host) {
   for (uint64_t i = 0; i < host->streams.count; i++) {
     struct stream *stream = host->streams.rows[i];
-    if (!stream->capture) continue;
-    stream->capture->broken = any = true;
+    if (stream->capture) stream->capture->broken = true;
   }
-  return any;
+  return captures(host);
 }
 
 /* ---- the device and its memory ----------------------------------------------------------------------------------- */
@@ -101,18 +108,32 @@ int cudaDeviceGetAttribute(int *value, int attribute, int device) {
 int cudaMalloc(void **ptr, size_t bytes) {
   struct host *host = standin_self();
   if (!standin_enter("cudaMalloc")) return NO_MEMORY;
-  if (captures(host)) return CAPTURE;
+  if (breaks_capture(host)) return CAPTURE;
   if (host->device != (int)host->rank) standin_violates("rank %u: cudaMalloc on device %d", host->rank, host->device);
+  if (host->is_exhausted) return NO_MEMORY;
   *ptr = standin_allocate(host->rank, bytes, 256, false);
+  if (++host->counts.mallocs == standin.options.free_early && host->rank == standin.options.rank) host->early = *ptr;
   return *ptr ? OK : NO_MEMORY;
+}
+
+void standin_exhaust(bool empty) {
+  standin_self()->is_exhausted = empty;
 }
 
 int cudaFree(void *ptr) {
   struct host *host = standin_self();
   bool fine = standin_enter("cudaFree");
-  if (captures(host)) return CAPTURE;
-  if (ptr && !standin_release(ptr)) standin_violates("rank %u: cudaFree of what is no block", host->rank);
+  if (breaks_capture(host)) return CAPTURE;
+  if (ptr && ptr != host->was_early && !standin_release(ptr))
+    standin_violates("rank %u: cudaFree of what is no block", host->rank);
   return fine ? OK : UNKNOWN;
+}
+
+void standin_free_early(struct host *host) {
+  if (!host->early || captures(host)) return;
+  standin_release(host->early);
+  host->was_early = host->early;
+  host->early = NULL;
 }
 
 int cudaPointerGetAttributes(struct pointer_attributes *attributes, const void *ptr) {
@@ -387,7 +408,10 @@ static struct op *instance(struct op *op, struct op *start) {
   standin_need(copy, start);
   for (uint64_t i = 0; i < op->needs.count; i++) standin_need(copy, ((struct op *)op->needs.rows[i])->copy);
   op->copy = copy;
-  if (copy->comm) copy->comm->last = copy;
+  if (copy->comm) {
+    copy->comm->last = copy;
+    list_add(&copy->comm->groups, copy);
+  }
   return copy;
 }
 
@@ -409,6 +433,7 @@ int cudaGraphLaunch(struct graph *exec, struct stream *stream) {
   }
   standin_queue(stream, end);
   exec->ran = end;
+  standin_free_early(host);
   return OK;
 }
 

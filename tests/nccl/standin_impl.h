@@ -94,6 +94,7 @@ struct comm {
   struct stream *target; /* that stream */
   struct op *last;       /* group that was queued last */
   struct list *out, *in; /* parts that have started, by peer, not matched */
+  struct list groups;    /* all that were queued */
   uint64_t registrations;
 };
 
@@ -111,9 +112,10 @@ struct host {
   void *ready_arg;
   const char *why;
   int device; /* current */
-  bool in_group;
+  bool in_group, is_exhausted;
   struct list group_parts; /* struct call_part */
   struct op *held;         /* a group that is to change places */
+  void *early, *was_early; /* a block that is to be freed too early; that was */
   struct stream *legacy;
   struct list streams, events, graphs, execs, libraries, comms;
   struct list buried, dead_graphs, dead_comms; /* destroyed: kept, as operations point there */
@@ -176,6 +178,8 @@ void standin_unmatch(struct op *op);
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 void *standin_allocate(uint32_t rank, uint64_t bytes, uint32_t align, bool caller);
+/* A refit is queued: the mutation free_early. */
+void standin_free_early(struct host *host);
 /* False: it is not the start of a live block. */
 bool standin_release(void *ptr);
 /* Whether [ptr, ptr + bytes) is in live memory of the rank. */

@@ -119,6 +119,7 @@ int ncclCommInitRankConfig(struct comm **out, int ranks, struct unique_id id, in
   CHECK(comm->out && comm->in, "memory");
   if (comm->clique == 0 || member(comm->clique, comm->rank)) standin_violates("rank %d: a bad unique id", rank);
   list_add(&host->comms, comm);
+  host->counts.comms++;
   *out = comm;
   join(comm);
   return IN_PROGRESS;
@@ -161,10 +162,9 @@ int ncclCommFinalize(struct comm *comm) {
 
 /* Operations of a communicator that goes: what was queued ends without a word. */
 static void end_groups(struct comm *comm) {
-  for (uint64_t i = 0; i < standin.ops.count; i++) {
-    struct op *op = standin.ops.rows[i];
-    if (op->kind != OP_GROUP || op->comm != comm || !op->submitted || op->state == OP_DONE) continue;
-    if (op->state == OP_NEVER) continue;
+  for (uint64_t i = 0; i < comm->groups.count; i++) {
+    struct op *op = comm->groups.rows[i];
+    if (!op->submitted || op->state == OP_DONE || op->state == OP_NEVER) continue;
     op->kind = OP_MARK;
     if (op->state == OP_READY) list_remove(&standin.ready, op);
     if (op->state == OP_STARTED) standin_unmatch(op);
@@ -184,6 +184,7 @@ void standin_forget_comm(struct comm *comm) {
     list_free(&comm->out[r]);
     list_free(&comm->in[r]);
   }
+  list_free(&comm->groups);
   free(comm->out);
   free(comm->in);
   free(comm);
@@ -220,9 +221,9 @@ void standin_kill_comms(struct host *host) {
   for (uint64_t i = 0; i < host->comms.count; i++) {
     struct comm *comm = host->comms.rows[i];
     list_remove(&standin.jobs, comm);
-    for (uint64_t k = 0; k < standin.ops.count; k++) {
-      struct op *op = standin.ops.rows[k];
-      if (op->kind == OP_GROUP && op->comm == comm && op->parts_left > 0) standin_unmatch(op);
+    for (uint64_t k = 0; k < comm->groups.count; k++) {
+      struct op *op = comm->groups.rows[k];
+      if (op->parts_left > 0) standin_unmatch(op);
     }
     for (uint32_t r = 0; r < comm->ranks; r++) {
       struct comm *peer = r == host->rank ? NULL : member(comm->clique, r);
@@ -256,7 +257,8 @@ int ncclGroupStart(void) {
   if (!standin_enter("ncclGroupStart")) return UNHANDLED;
   struct host *host = standin_self();
   if (host->in_group) standin_violates("rank %u: a group in a group", host->rank);
-  host->in_group = true;
+  bool drops = ++host->counts.groups == standin.options.drop_group && host->rank == standin.options.rank;
+  host->in_group = !drops;
   return OK;
 }
 
@@ -294,20 +296,22 @@ int ncclRecv(void *ptr, size_t count, int dtype, int peer, struct comm *comm, st
   return message(false, ptr, count, dtype, peer, comm, stream);
 }
 
-/* The parts from `first` on, all of one communicator and stream. */
-static struct op *new_group(struct host *host, uint64_t first, uint64_t count) {
-  struct call_part *call = host->group_parts.rows[first];
+/* Of all that was said since ncclGroupStart. */
+static struct op *new_group(struct host *host) {
+  uint64_t count = host->group_parts.count;
+  struct call_part *call = host->group_parts.rows[0];
   struct op *op = standin_op(OP_GROUP, host->rank);
   op->comm = call->comm;
   op->parts = calloc(count, sizeof *op->parts);
   CHECK(op->parts, "memory");
   for (uint64_t i = 0; i < count; i++) {
-    struct call_part *next = host->group_parts.rows[first + i];
+    struct call_part *next = host->group_parts.rows[i];
     if (next->comm != call->comm || next->stream != call->stream)
       standin_violates("rank %u: a group on two communicators or streams", host->rank);
     op->parts[i] = next->part;
   }
   op->part_count = count;
+  list_add(&call->comm->groups, op);
   return op;
 }
 
@@ -319,24 +323,17 @@ static void launch(struct stream *stream, struct comm *comm, struct op *op) {
   list_add(&standin.jobs, comm);
 }
 
-/* Mutations: a message before its group, or a group after the next one. */
+/* As a mutation, after the next one. */
 static void queue_group(struct host *host, struct comm *comm, struct stream *stream) {
-  const struct standin_options *options = &standin.options;
-  bool mine = host->rank == options->rank;
-  uint64_t number = ++host->counts.groups, count = host->group_parts.count;
-  if (mine && number == options->split_group && count > 1) {
-    standin_queue(stream, new_group(host, 0, 1));
-    launch(stream, comm, new_group(host, 1, count - 1));
-  } else if (mine && number == options->swap_group) {
-    host->held = new_group(host, 0, count);
+  struct op *op = new_group(host);
+  if (host->rank == standin.options.rank && host->counts.groups == standin.options.swap_group) {
+    host->held = op;
+  } else if (host->held) {
+    standin_queue(stream, op);
+    launch(stream, comm, host->held);
+    host->held = NULL;
   } else {
-    if (host->held) {
-      standin_queue(stream, new_group(host, 0, count));
-      launch(stream, comm, host->held);
-      host->held = NULL;
-    } else {
-      launch(stream, comm, new_group(host, 0, count));
-    }
+    launch(stream, comm, op);
   }
 }
 
@@ -360,6 +357,7 @@ int ncclGroupEnd(void) {
   }
   for (uint64_t i = 0; i < host->group_parts.count; i++) free(host->group_parts.rows[i]);
   host->group_parts.count = 0;
+  standin_free_early(host);
   return good ? rc : UNHANDLED;
 }
 

@@ -68,7 +68,7 @@ static void all_seeds(uint64_t plan, uint64_t first, uint64_t count) {
 
 int main(int argc, char **argv) {
   program = argv[0];
-  uint64_t plans = argc > 1 ? strtoull(argv[1], NULL, 10) : 16, seeds = argc > 2 ? strtoull(argv[2], NULL, 10) : 100;
+  uint64_t plans = argc > 1 ? strtoull(argv[1], NULL, 10) : 16, seeds = argc > 2 ? strtoull(argv[2], NULL, 10) : 250;
   uint64_t first = argc > 3 ? strtoull(argv[3], NULL, 10) : 1, seed = argc > 4 ? strtoull(argv[4], NULL, 10) : 1;
   for (uint64_t plan = first; plan < first + plans; plan++) all_seeds(plan, seed, seeds);
   printf("%llu plans, %llu interleavings, %llu points of scheduling\n", (unsigned long long)plans,
