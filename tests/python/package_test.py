@@ -65,11 +65,34 @@ def test_command_line():
     assert done.returncode == 2 and "/nowhere/rank0.json" in done.stderr, done.stderr
 
 
+EXAMPLE = PACKAGE / "examples" / "training_loop.py"
+
+
+def is_whole(done):
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "refit 10: version 10" in done.stdout, done.stdout
+    assert done.stdout.count("10 refits, every weight right") == 4, done.stdout  # processes may share a line
+
+
 def test_example():
     if importlib.util.find_spec("numpy") is None:
         raise support.Skip("numpy is not installed")
-    done = python(PACKAGE / "examples" / "training_loop.py")
-    assert done.returncode == 0 and "refit 10: version 10" in done.stdout and "every weight right" in done.stdout, done.stdout + done.stderr
+    is_whole(python(EXAMPLE))
+    if importlib.util.find_spec("torch") is not None:
+        is_whole(python(EXAMPLE, "--tensors", "torch"))
+
+
+def test_example_mpi():
+    """Eight processes; the launcher is that of the MPI which the plugin was built with."""
+    mpiexec = os.environ.get("RESHARD_MPIEXEC")
+    if not mpiexec or importlib.util.find_spec("numpy") is None:
+        raise support.Skip("built without MPI, or numpy is not installed")
+    root = dict(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1")
+    command = [mpiexec, "-n", "8", sys.executable, "-B", str(EXAMPLE), "--backend", "mpi"]
+    is_whole(subprocess.run(command, capture_output=True, text=True, env={**os.environ, **root}, timeout=100))
+    command[2] = "3"
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **root}, timeout=100)
+    assert done.returncode and "8 processes are needed, not 3" in done.stdout + done.stderr, done.stdout + done.stderr
 
 
 if __name__ == "__main__":

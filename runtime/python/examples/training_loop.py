@@ -10,7 +10,7 @@ Compiles the library's own Qwen3-8B pair, with a small model in place of the cat
 an engine is what a real one would do: bind once, then refit after each step. With `--tensors torch` the first two hold
 torch tensors, too.
 
-In: the repository, built. Out: one line per refit; exit 0, or 1 at the first wrong weight.
+In: the repository, built. Out: one line per refit, and one per engine rank at the end; exit 0, or 1 at the first wrong weight.
 """
 
 import argparse
@@ -197,6 +197,8 @@ def program(context, tensors):
         me.check(step)
         if context.rank == 0:
             print(f"refit {step}: version {version}", flush=True)
+    if me.side == "infer":
+        print(f"engine rank {context.rank - TRAINERS}: {REFITS} refits, every weight right", flush=True)
 
 
 def run_threads(plan, tensors):
@@ -206,7 +208,10 @@ def run_threads(plan, tensors):
 def run_mpi(plan, tensors):
     rank, world = reshard.mpi.init()
     if world != plan.world:
-        raise SystemExit(f"{plan.world} processes are needed, not {world}: mpiexec -n {plan.world}")
+        raise SystemExit(
+            f"{plan.world} processes are needed, not {world}: mpiexec -n {plan.world}, of the MPI that the backend was "
+            f"built with ({reshard.mpi.version()})"
+        )
     with reshard.Context(plan, rank, backend="mpi") as context:
         program(context, tensors)
 
@@ -237,7 +242,6 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         with reshard.Plan(compile_small(pathlib.Path(scratch))) as plan:
             runs[a.backend](plan, tensors)
-    print(f"{REFITS} refits, every weight right", flush=True)
 
 
 if __name__ == "__main__":

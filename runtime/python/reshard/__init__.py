@@ -14,7 +14,7 @@
 The recorder of loaders is `reshard.record`; it needs torch and is imported only when asked for.
 """
 
-from . import control, errors, host
+from . import control, errors, host, mpi
 from .context import Buffer, Context
 from .errors import Error, Fault, Status
 from .host import HostGroup
@@ -35,4 +35,5 @@ __all__ = [
     "control",
     "errors",
     "host",
+    "mpi",
 ]
