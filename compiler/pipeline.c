@@ -111,7 +111,7 @@ static const struct rsc_rounds *find_rounds(struct compile *c, const struct rsc_
       rsc_arena_free(c->attempt);
       c->attempt = rsc_arena_new();
       *flows = ways[i].packed ? rsc_intersect(c->attempt, pairs, INT64_MAX, c->o->seed_bug) : direct;
-      *routes = rsc_route(c->attempt, pairs, *flows, cluster, ways[i].fanout);
+      *routes = rsc_route(c->attempt, pairs, *flows, cluster, ways[i].fanout, c->o->seed_bug);
     }
     const struct rsc_rounds *rounds = rsc_schedule(c->attempt, c->diag, *routes, *flows, cluster, &tried, i + 1 == WAYS);
     if (rounds) return rounds;
@@ -177,7 +177,7 @@ static bool compile(struct compile *c) {
   int64_t *ingest = RSC_ARRAY(c->arena, int64_t, cluster.domain_count);
   int64_t minimum = rsc_network_minimum(pairs, &cluster, ingest, &intersections);
   struct rsc_plan_limits limits = {(int64_t)o->staging, (int64_t)o->chunk, o->max_ops, o->max_peers, 0};
-  const struct rsc_routes *routes = rsc_route(c->attempt, pairs, flows, &cluster, 0);
+  const struct rsc_routes *routes = rsc_route(c->attempt, pairs, flows, &cluster, 0, o->seed_bug);
   if (dumps(c, "routes")) rsc_routes_print(routes, o->dump_file);
   if (!passed(c, "route", true)) return c->stopped;
 

@@ -143,9 +143,15 @@ static void find_rates(struct rsc_router *r) {
 }
 
 const struct rsc_routes *rsc_route(struct rsc_arena *arena, const struct rsc_pairs *pairs,
-                                   const struct rsc_flows *flows, const struct rsc_cluster *cluster, int32_t fanout) {
-  struct rsc_router r = {
-      .arena = arena, .scratch = rsc_arena_new(), .pairs = pairs, .flows = flows, .cluster = cluster, .fanout = fanout};
+                                   const struct rsc_flows *flows, const struct rsc_cluster *cluster, int32_t fanout,
+                                   uint64_t seed_bug) {
+  struct rsc_router r = {.arena = arena,
+                         .scratch = rsc_arena_new(),
+                         .pairs = pairs,
+                         .flows = flows,
+                         .cluster = cluster,
+                         .fanout = fanout,
+                         .seed_bug = seed_bug};
   r.out = RSC_NEW(arena, struct rsc_routes);
   r.nic = RSC_ARRAY(r.scratch, double, cluster->world);
   r.in_load = RSC_ARRAY(r.scratch, double, cluster->world);

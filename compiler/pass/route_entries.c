@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 
+#include "compiler/base/seed.h"
 #include "compiler/pass/route_impl.h"
 
 #define LEVEL_SLACK 1.002 /* of the levelled load: what coarser slices may cost */
@@ -65,6 +66,7 @@ struct unit {
   struct rsc_demand *demands;
   int32_t count, ranks;
   double bytes;
+  const double *share; /* of each rank, from a maximum flow; NULL: as water would */
 };
 
 struct units {
@@ -119,17 +121,23 @@ static void count_ways(struct rsc_router *r, const struct rsc_demand *d, const s
 }
 
 /* How many ranks a unit enters at. */
-static int32_t entries_of(const struct unit *u, double grain_bytes) {
+static int32_t entries_of(const struct rsc_router *r, const struct unit *u, double grain_bytes) {
   double room = u->bytes / grain_bytes;
+  if (r->seed_bug == RSC_SEED_ROUTE_LEADER) return 1;
+  if (u->share) return u->ranks;
   return room < 1 ? 1 : room < u->ranks ? (int32_t)room : u->ranks;
 }
 
 /* Slices at as many ranks as there are `grain_bytes` in the unit; loads are added up in r->in_load. */
 static void slice_unit(struct rsc_router *r, struct unit *u, struct entry *entries, double grain_bytes) {
-  int32_t count = distinct_ranks(r, &u->demands[0], entries), most = entries_of(u, grain_bytes), at = 0;
-  qsort(entries, (size_t)count, sizeof *entries, by_load);
-  fill(r, entries, most, u->bytes);
-  qsort(entries, (size_t)most, sizeof *entries, by_rank);
+  int32_t count = distinct_ranks(r, &u->demands[0], entries), most = entries_of(r, u, grain_bytes), at = 0;
+  if (u->share && most == count) {
+    for (int32_t i = 0; i < count; i++) entries[i].share = u->share[i];
+  } else {
+    qsort(entries, (size_t)count, sizeof *entries, by_load);
+    fill(r, entries, most, u->bytes);
+    qsort(entries, (size_t)most, sizeof *entries, by_rank);
+  }
   double left = entries[0].share;
   struct way last = {-1, 0, 0};
   for (int32_t i = 0; i < u->count; i++) {
@@ -210,12 +218,61 @@ static struct units find_units(struct rsc_router *r) {
   for (size_t i = 0; i < r->demands.len; i++) {
     struct rsc_demand *d = &r->demands.at[i];
     if (!units.count || !alike(units.at[units.count - 1].demands, d))
-      units.at[units.count++] = (struct unit){d, 0, distinct_ranks(r, d, units.entries), 0};
+      units.at[units.count++] = (struct unit){d, 0, distinct_ranks(r, d, units.entries), 0, NULL};
     units.at[units.count - 1].count++;
     units.at[units.count - 1].bytes += rsc_group_bytes(r, d->group);
   }
   qsort(units.at, units.count, sizeof *units.at, by_choice_and_size);
   return units;
+}
+
+static int by_place(const void *a, const void *b) {
+  const struct unit *x = a, *y = b;
+  return x->demands < y->demands ? -1 : x->demands > y->demands; /* of one array, by domain */
+}
+
+/* A domain's units as sets of ranks. */
+static struct rsc_holder_sets sets_of(struct rsc_router *r, const struct units *units, size_t from, size_t to) {
+  struct rsc_holder_sets sets = {0};
+  for (size_t i = from; i < to; i++) {
+    const struct unit *u = &units->at[i];
+    int64_t *ranks = RSC_ARRAY(r->scratch, int64_t, u->ranks);
+    distinct_ranks(r, u->demands, units->entries);
+    for (int32_t k = 0; k < u->ranks; k++) ranks[k] = units->entries[k].rank;
+    *RSC_PUSH(r->scratch, &sets) =
+        (struct rsc_holders){ranks, u->ranks, u->bytes, u->bytes, RSC_ARRAY(r->scratch, double, u->ranks)};
+  }
+  return sets;
+}
+
+/* Seconds of the domain's busiest NIC, and if all that take part were as busy. */
+static double level_of(const struct rsc_router *r, const struct units *units, size_t from, size_t to, double *mean) {
+  double most = 0, bytes = 0, rate = 0;
+  int32_t domain = units->at[from].demands->domain;
+  for (size_t i = from; i < to; i++) bytes += units->at[i].bytes;
+  for (int64_t i = 0; i < r->cluster->world; i++) {
+    if (r->cluster->hosts[r->cluster->processes[i].host].domain != domain || r->in_load[i] <= 0) continue;
+    rate += r->nic[i];
+    if (r->in_load[i] / r->nic[i] > most) most = r->in_load[i] / r->nic[i];
+  }
+  *mean = bytes / rate;
+  return most;
+}
+
+/* Water finds the level if choices are nested: of two units either one's ranks are all among the other's, or none are.
+ * Where they are not, a maximum flow may do better. */
+static void find_flows(struct rsc_router *r, struct units *units) {
+  qsort(units->at, units->count, sizeof *units->at, by_place);
+  for (size_t from = 0, to; from < units->count; from = to) {
+    to = from + 1;
+    while (to < units->count && units->at[to].demands->domain == units->at[from].demands->domain) to++;
+    double mean, most = level_of(r, units, from, to, &mean);
+    if (most <= mean * LEVEL_SLACK) continue;
+    struct rsc_holder_sets sets = sets_of(r, units, from, to);
+    if (most <= rsc_flow_shares(r, &sets) * LEVEL_SLACK) continue;
+    for (size_t i = 0; i < sets.len; i++) units->at[from + i].share = sets.at[i].share;
+  }
+  qsort(units->at, units->count, sizeof *units->at, by_choice_and_size);
 }
 
 /* Each demand's place among those of its set, in the order in which senders serve them. */
@@ -228,9 +285,9 @@ static void find_places(struct rsc_router *r) {
 }
 
 /* Entries of all units together. They grow as the grain shrinks, so equal sums are the same choice. */
-static int64_t all_entries(const struct units *units, double grain_bytes) {
+static int64_t all_entries(const struct rsc_router *r, const struct units *units, double grain_bytes) {
   int64_t sum = 0;
-  for (size_t i = 0; i < units->count; i++) sum += entries_of(&units->at[i], grain_bytes);
+  for (size_t i = 0; i < units->count; i++) sum += entries_of(r, &units->at[i], grain_bytes);
   return sum;
 }
 
@@ -242,7 +299,7 @@ static struct trial find_best(struct rsc_router *r, struct units *units, struct 
   for (size_t i = 0; i < units->count; i++)
     if (units->at[i].bytes > grain) grain = units->at[i].bytes;
   for (; grain > RSC_SLICE_MIN; grain /= 2) {
-    int64_t entries = all_entries(units, grain);
+    int64_t entries = all_entries(r, units, grain);
     for (int wide_first = 1; wide_first >= 0 && entries != tried; wide_first--) {
       struct trial t = {grain, wide_first, 0, 0};
       try_grain(r, units, &t);
@@ -259,6 +316,8 @@ void rsc_route_entries(struct rsc_router *r) {
   struct units units = find_units(r);
   struct trial water = {RSC_SLICE_MIN, false, 0, 0};
   try_grain(r, &units, &water); /* counts no messages: the holders have no shares yet */
+  find_flows(r, &units);
+  try_grain(r, &units, &water);
   r->out->ingest_seconds = busiest_nic(r);
   rsc_route_shares(r);
   try_grain(r, &units, &water);

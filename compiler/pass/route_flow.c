@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In: per set of holders, the bytes that all domains together want of its groups. Out: how many of them each holder sends.
+ * In: per set of holders, the bytes that all domains together want of its groups. Out: how many of them each holder
+ * sends.
  *
  * A maximum flow (Dinic, "Algorithm for solution of a problem of maximum flow in networks with power estimation", 1970)
- * on source -> set of holders -> rank -> sink, where a rank carries at most T times its NIC's rate. The least T that lets
- * everything through, found by bisection, is the optimum of the busiest sender. If that is more than the receivers need,
- * T is what they need (but enough to send one copy of everything), and what does not fit is passed on between domains.
+ * on source -> set of holders -> rank -> sink, where a rank carries at most T times its NIC's rate. The least T that
+ * lets everything through, found by bisection, is the optimum of the busiest sender. If that is more than the receivers
+ * need, T is what they need (but enough to send one copy of everything), and what does not fit is passed on between
+ * domains. Also the same for other sets of ranks, such as those that pieces may enter at.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -98,14 +100,14 @@ struct ranks {
   int64_t *rank;
 };
 
-static struct ranks number_ranks(struct rsc_router *r) {
+static struct ranks number_ranks(struct rsc_router *r, const struct rsc_holder_sets *sets) {
   struct ranks out = {0};
   out.number = RSC_ARRAY(r->scratch, int32_t, r->cluster->world);
   out.rank = RSC_ARRAY(r->scratch, int64_t, r->cluster->world);
   memset(out.number, 0xff, (size_t)r->cluster->world * sizeof *out.number);
-  for (size_t s = 0; s < r->sets.len; s++)
-    for (int64_t i = 0; i < r->sets.at[s].count; i++) {
-      int64_t rank = r->sets.at[s].ranks[i];
+  for (size_t s = 0; s < sets->len; s++)
+    for (int64_t i = 0; i < sets->at[s].count; i++) {
+      int64_t rank = sets->at[s].ranks[i];
       if (out.number[rank] >= 0) continue;
       out.number[rank] = (int32_t)out.count;
       out.rank[out.count++] = rank;
@@ -113,79 +115,94 @@ static struct ranks number_ranks(struct rsc_router *r) {
   return out;
 }
 
+struct problem {
+  struct rsc_router *r;
+  struct rsc_holder_sets *sets;
+  struct ranks ranks;
+};
+
 /* Nodes: source, sink, sets, ranks. The edges of a set: from the source first, then to its ranks in order. */
-static struct network build(struct rsc_router *r, struct rsc_arena *arena, const struct ranks *ranks, double seconds,
-                            bool one_copy) {
-  int32_t sets = (int32_t)r->sets.len, first_rank = 2 + sets;
+static struct network build(const struct problem *p, struct rsc_arena *arena, double seconds, bool one_copy) {
+  const struct ranks *ranks = &p->ranks;
+  int32_t sets = (int32_t)p->sets->len, first_rank = 2 + sets;
   struct network n = {.arena = arena, .nodes = first_rank + (int32_t)ranks->count, .source = 0, .sink = 1};
   n.of = RSC_ARRAY(arena, struct edges, n.nodes);
   n.level = RSC_ARRAY(arena, int32_t, n.nodes);
   n.next = RSC_ARRAY(arena, int32_t, n.nodes);
   n.queue = RSC_ARRAY(arena, int32_t, n.nodes);
   for (int32_t s = 0; s < sets; s++) {
-    const struct rsc_holders *h = &r->sets.at[s];
+    const struct rsc_holders *h = &p->sets->at[s];
     connect(&n, n.source, 2 + s, (int64_t)(one_copy ? h->one_copy : h->demand));
     for (int64_t i = 0; i < h->count; i++) connect(&n, 2 + s, first_rank + ranks->number[h->ranks[i]], INT64_MAX / 2);
   }
   for (int64_t i = 0; i < ranks->count; i++)
-    connect(&n, first_rank + (int32_t)i, n.sink, (int64_t)(seconds * r->nic[ranks->rank[i]]) + 1);
+    connect(&n, first_rank + (int32_t)i, n.sink, (int64_t)(seconds * p->r->nic[ranks->rank[i]]) + 1);
   return n;
 }
 
-static bool carries(struct rsc_router *r, const struct ranks *ranks, double seconds, bool one_copy, double total) {
+static bool carries(const struct problem *p, double seconds, bool one_copy, double total) {
   struct rsc_arena *arena = rsc_arena_new();
-  struct network n = build(r, arena, ranks, seconds, one_copy);
+  struct network n = build(p, arena, seconds, one_copy);
   bool all = (double)run_flow(&n) >= total;
   rsc_arena_free(arena);
   return all;
 }
 
-/* The least time in which the holders can send, to within a thousandth. */
-static double least_seconds(struct rsc_router *r, const struct ranks *ranks, bool one_copy) {
+/* The least time in which the sets' ranks can carry what they must, to within a thousandth. */
+static double least_seconds(const struct problem *p, bool one_copy) {
   double total = 0, lo = 0, hi = 0;
-  for (size_t s = 0; s < r->sets.len; s++) {
-    const struct rsc_holders *h = &r->sets.at[s];
+  for (size_t s = 0; s < p->sets->len; s++) {
+    const struct rsc_holders *h = &p->sets->at[s];
     double bytes = one_copy ? h->one_copy : h->demand, rate = 0;
-    for (int64_t i = 0; i < h->count; i++) rate += r->nic[h->ranks[i]];
+    for (int64_t i = 0; i < h->count; i++) rate += p->r->nic[h->ranks[i]];
     if (bytes / rate > lo) lo = bytes / rate;
     total += bytes;
-    hi += bytes / r->nic[h->ranks[0]];
+    hi += bytes / p->r->nic[h->ranks[0]];
   }
   if (total <= 0) return 0;
-  if (carries(r, ranks, lo, one_copy, total)) return lo;
+  if (carries(p, lo, one_copy, total)) return lo;
   while (hi - lo > lo * 1e-3) {
     double mid = (lo + hi) / 2;
     if (mid > 2 * lo) mid = 2 * lo;
-    if (carries(r, ranks, mid, one_copy, total)) hi = mid;
-    else lo = mid;
+    if (carries(p, mid, one_copy, total))
+      hi = mid;
+    else
+      lo = mid;
   }
   return hi;
 }
 
-static void read_shares(struct rsc_router *r, const struct network *n) {
-  for (size_t s = 0; s < r->sets.len; s++)
-    for (int64_t i = 0; i < r->sets.at[s].count; i++) {
+static void read_shares(const struct problem *p, const struct network *n) {
+  for (size_t s = 0; s < p->sets->len; s++)
+    for (int64_t i = 0; i < p->sets->at[s].count; i++) {
       const struct edge *e = &n->of[2 + s].at[1 + i];
-      r->sets.at[s].share[i] = (double)n->of[e->to].at[e->reverse].room;
+      p->sets->at[s].share[i] = (double)n->of[e->to].at[e->reverse].room;
     }
 }
 
 /* One copy of everything first: what is added after that never takes a set's flow away. */
-static void solve(struct rsc_router *r, const struct ranks *ranks, double seconds) {
-  struct network n = build(r, r->scratch, ranks, seconds, true);
+static void solve(const struct problem *p, double seconds) {
+  struct network n = build(p, p->r->scratch, seconds, true);
   run_flow(&n);
-  for (size_t s = 0; s < r->sets.len; s++)
-    n.of[n.source].at[s].room += (int64_t)r->sets.at[s].demand - (int64_t)r->sets.at[s].one_copy;
+  for (size_t s = 0; s < p->sets->len; s++)
+    n.of[n.source].at[s].room += (int64_t)p->sets->at[s].demand - (int64_t)p->sets->at[s].one_copy;
   run_flow(&n);
-  read_shares(r, &n);
+  read_shares(p, &n);
+}
+
+double rsc_flow_shares(struct rsc_router *r, struct rsc_holder_sets *sets) {
+  struct problem p = {r, sets, number_ranks(r, sets)};
+  double seconds = least_seconds(&p, false);
+  solve(&p, seconds);
+  return seconds;
 }
 
 void rsc_route_shares(struct rsc_router *r) {
   if (!r->sets.len) return;
-  struct ranks ranks = number_ranks(r);
-  double all = least_seconds(r, &ranks, false);
-  r->out->one_copy_seconds = least_seconds(r, &ranks, true);
+  struct problem p = {r, &r->sets, number_ranks(r, &r->sets)};
+  double all = least_seconds(&p, false);
+  r->out->one_copy_seconds = least_seconds(&p, true);
   double needed = r->out->ingest_seconds > r->out->one_copy_seconds ? r->out->ingest_seconds : r->out->one_copy_seconds;
   r->limit = all > needed ? needed : all;
-  solve(r, &ranks, r->limit);
+  solve(&p, r->limit);
 }

@@ -69,7 +69,7 @@ struct rsc_demands {
   RSC_VEC(struct rsc_demand);
 };
 
-/* Groups that the same ranks hold. */
+/* Groups that the same ranks hold, or any of them can carry. */
 struct rsc_holders {
   const int64_t *ranks; /* world, ascending */
   int64_t count;
@@ -86,23 +86,26 @@ struct rsc_router {
   const struct rsc_pairs *pairs;
   const struct rsc_flows *flows;
   const struct rsc_cluster *cluster;
-  double *nic;                       /* bytes per second of each rank's share of its host's NICs */
-  double *in_load, *out_load;        /* network bytes per rank */
-  double *nvlink_load;               /* bytes out per rank */
-  double *passed_load;               /* of these, what entries will pass on: while entries are chosen */
-  int64_t *ways;                     /* messages per round and rank, about: while entries are chosen */
-  struct rsc_demands demands;        /* by set of holders, domain, ranks, group */
-  struct rsc_seats *holder_seats;    /* per group: by rank */
+  double *nic;                    /* bytes per second of each rank's share of its host's NICs */
+  double *in_load, *out_load;     /* network bytes per rank */
+  double *nvlink_load;            /* bytes out per rank */
+  double *passed_load;            /* of these, what entries will pass on: while entries are chosen */
+  int64_t *ways;                  /* messages per round and rank, about: while entries are chosen */
+  struct rsc_demands demands;     /* by set of holders, domain, ranks, group */
+  struct rsc_seats *holder_seats; /* per group: by rank */
   struct rsc_holder_sets sets;
   struct rsc_legs legs;
-  int32_t fanout; /* see rsc_route */
-  double limit; /* seconds of egress that the plan aims at */
+  int32_t fanout;    /* see rsc_route */
+  uint64_t seed_bug; /* the same */
+  double limit;      /* seconds of egress that the plan aims at */
   struct rsc_routes *out;
 };
 
 int rsc_demands_by_set(const void *a, const void *b); /* for qsort: by set, domain, ranks, group */
 /* Fills the demands' slices, by rsc_route_shares on the way. */
 void rsc_route_entries(struct rsc_router *r);
+/* Shares of the sets' demands among their ranks, in the least time, to within a thousandth; returns it. */
+double rsc_flow_shares(struct rsc_router *r, struct rsc_holder_sets *sets);
 /* Fills the sets' shares; sets limit and the routes' one_copy_seconds. */
 void rsc_route_shares(struct rsc_router *r);
 void rsc_route_senders(struct rsc_router *r);

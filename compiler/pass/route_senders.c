@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In: slices by which groups enter domains, and each holder's share. Out: legs, with the whole way of every piece: sender,
- * entry rank, the ranks that the entry passes it to over NVLink, and other domains that it passes it on to where the
- * holders' NICs cannot serve every domain in time.
+ * In: slices by which groups enter domains, and each holder's share. Out: legs, with the whole way of every piece:
+ * sender, entry rank, the ranks that the entry passes it to over NVLink, and other domains that it passes it on to
+ * where the holders' NICs cannot serve every domain in time.
  */
 #include <stdlib.h>
 
+#include "compiler/base/seed.h"
 #include "compiler/pass/route_impl.h"
 
+#define HOP_COST 0.05  /* of the time there is: what one hop less is worth */
 enum { GRAIN = 4096 }; /* elements: see route_entries.c */
 
 struct leg_list {
@@ -18,6 +20,7 @@ struct senders {
   struct rsc_router *r;
   int64_t next;             /* the holder whose share is being used up */
   struct leg_list *legs_of; /* per group */
+  int32_t *first;           /* per group: the domain that the holders serve */
 };
 
 static const struct rsc_seat *seat_of(const struct rsc_router *r, int32_t group, int64_t rank) {
@@ -25,8 +28,10 @@ static const struct rsc_seat *seat_of(const struct rsc_router *r, int32_t group,
   size_t lo = 0, hi = seats->len;
   while (lo + 1 < hi) {
     size_t mid = lo + (hi - lo) / 2;
-    if (seats->at[mid].rank <= rank) lo = mid;
-    else hi = mid;
+    if (seats->at[mid].rank <= rank)
+      lo = mid;
+    else
+      hi = mid;
   }
   while (lo > 0 && seats->at[lo - 1].rank == rank) lo--;
   return &seats->at[lo];
@@ -58,14 +63,16 @@ static void push_leg(struct senders *s, struct rsc_leg leg) {
 }
 
 /* Elements [lo, hi) of a slice straight from the holders, as their shares last. */
-static void send_direct(struct senders *s, const struct rsc_demand *d, const struct rsc_slice *slice, int64_t lo, int64_t hi) {
+static void send_direct(struct senders *s, const struct rsc_demand *d, const struct rsc_slice *slice, int64_t lo,
+                        int64_t hi) {
   struct rsc_router *r = s->r;
   const struct rsc_group *g = &r->flows->groups[d->group];
   struct rsc_holders *h = &r->sets.at[d->set];
   while (lo < hi) {
-    int64_t at = s->next, to = hi;
+    bool one = r->seed_bug == RSC_SEED_ROUTE_HOLDER;
+    int64_t at = one ? 0 : s->next, to = hi;
     double left = h->share[at] / g->wire_bytes;
-    if (at + 1 < h->count && left < (double)(hi - lo)) {
+    if (!one && at + 1 < h->count && left < (double)(hi - lo)) {
       to = grain(lo, left);
       if (to <= lo) {
         s->next++;
@@ -85,7 +92,8 @@ static void send_direct(struct senders *s, const struct rsc_demand *d, const str
 struct relay {
   size_t leg;
   int32_t node, depth;
-  bool within; /* the node still has time for it */
+  bool within; /* the node still has time for some of it */
+  double cost;
 };
 
 static int32_t depth_of(const struct rsc_leg *leg, int32_t node) {
@@ -94,10 +102,17 @@ static int32_t depth_of(const struct rsc_leg *leg, int32_t node) {
   return depth;
 }
 
-/* Who passes on the piece that begins at `lo`: an entry with time to spare and the shortest way, else the least loaded. */
+/* Bytes that a rank may still send. */
+static double room_of(const struct rsc_router *r, int64_t rank) {
+  return r->limit * r->nic[rank] - r->out_load[rank];
+}
+
+/* Who passes on the piece that begins at `lo`: an entry with time to spare, little to send and a short way; else the
+ * least loaded. */
 static struct relay find_relay(const struct senders *s, int32_t group, int64_t lo, double bytes) {
+  double least = bytes < RSC_SLICE_MIN ? bytes : RSC_SLICE_MIN;
   const struct rsc_router *r = s->r;
-  struct relay best = {0, -1, 0, false};
+  struct relay best = {0, -1, 0, false, 0};
   for (size_t k = 0; k < s->legs_of[group].len; k++) {
     size_t i = s->legs_of[group].at[k];
     const struct rsc_leg *leg = &r->legs.at[i];
@@ -106,13 +121,10 @@ static struct relay find_relay(const struct senders *s, int32_t group, int64_t l
       const struct rsc_node *node = &leg->nodes.at[n];
       int64_t from = node->parent < 0 ? leg->src : leg->nodes.at[node->parent].rank;
       if (rsc_link_between(r->cluster, from, node->rank) != RSC_LINK_NETWORK) continue;
-      struct relay c = {i, n, depth_of(leg, n), (r->out_load[node->rank] + bytes) / r->nic[node->rank] <= r->limit};
+      struct relay c = {i, n, depth_of(leg, n), room_of(r, node->rank) >= least, 0};
       const struct rsc_node *b = best.node < 0 ? NULL : &r->legs.at[best.leg].nodes.at[best.node];
-      bool better = !b || c.within > best.within ||
-                    (c.within == best.within &&
-                     (c.within && c.depth != best.depth
-                          ? c.depth < best.depth
-                          : r->out_load[node->rank] / r->nic[node->rank] < r->out_load[b->rank] / r->nic[b->rank]));
+      c.cost = r->out_load[node->rank] / r->nic[node->rank] / r->limit + (c.within ? c.depth * HOP_COST : 0);
+      bool better = !b || c.within > best.within || (c.within == best.within && c.cost < best.cost);
       if (better) best = c;
     }
   }
@@ -134,8 +146,10 @@ static size_t cut_leg(struct senders *s, size_t i, int64_t lo, int64_t hi) {
     part.nodes = (struct rsc_nodes){0};
     for (size_t n = 0; n < leg.nodes.len; n++) *RSC_PUSH(r->scratch, &part.nodes) = leg.nodes.at[n];
     size_t at = used ? r->legs.len : i;
-    if (used) push_leg(s, part);
-    else r->legs.at[i] = part;
+    if (used)
+      push_leg(s, part);
+    else
+      r->legs.at[i] = part;
     used = true;
     if (k == 1) middle = at;
   }
@@ -143,15 +157,19 @@ static size_t cut_leg(struct senders *s, size_t i, int64_t lo, int64_t hi) {
 }
 
 /* Elements [lo, hi) of a slice from domains that have them already. */
-static void send_onward(struct senders *s, const struct rsc_demand *d, const struct rsc_slice *slice, int64_t lo, int64_t hi) {
+static void send_onward(struct senders *s, const struct rsc_demand *d, const struct rsc_slice *slice, int64_t lo,
+                        int64_t hi) {
   struct rsc_router *r = s->r;
   uint32_t wire = r->flows->groups[d->group].wire_bytes;
   while (lo < hi) {
     struct relay from = find_relay(s, d->group, lo, (double)(hi - lo) * wire);
+    int64_t rank = r->legs.at[from.leg].nodes.at[from.node].rank;
     int64_t to = r->legs.at[from.leg].hi < hi ? r->legs.at[from.leg].hi : hi;
+    int64_t fits = from.within ? grain(lo, room_of(r, rank) / wire) : to;
+    if (fits > lo && fits < to && (double)(to - fits) * wire >= RSC_SLICE_MIN) to = fits;
     size_t leg = cut_leg(s, from.leg, lo, to);
     double bytes = (double)(to - lo) * wire;
-    r->out_load[r->legs.at[leg].nodes.at[from.node].rank] += bytes;
+    r->out_load[rank] += bytes;
     add_domain(r, &r->legs.at[leg], from.node, d, slice, bytes);
     lo = to;
   }
@@ -163,8 +181,9 @@ static double send_domain(struct senders *s, const struct rsc_demand *demands, s
   for (size_t i = count; i-- > 0;) {
     const struct rsc_demand *d = &demands[i];
     const struct rsc_group *g = &r->flows->groups[d->group];
-    double bytes = s->legs_of[d->group].len ? onward : 0; /* a domain has it already */
-    int64_t from = bytes >= rsc_group_bytes(r, d->group) ? 0 : g->elems - (int64_t)(bytes / g->wire_bytes) / GRAIN * GRAIN;
+    double bytes = s->first[d->group] == d->domain ? 0 : onward;
+    int64_t from =
+        bytes >= rsc_group_bytes(r, d->group) ? 0 : g->elems - (int64_t)(bytes / g->wire_bytes) / GRAIN * GRAIN;
     if (from < 0) from = 0;
     onward -= (double)(g->elems - from) * g->wire_bytes;
     for (size_t k = 0; k < d->slices.len; k++) {
@@ -183,13 +202,18 @@ static size_t same_domain(const struct rsc_router *r, size_t from, size_t end) {
   return to;
 }
 
-/* Bytes of each of the set's domains, from the last on, that must come from other domains: whole domains where it can be, so
- * that few ways are taken. The first domain is always served by the holders. `starts` has one more than the domains. */
-static double *share_surplus(struct rsc_router *r, const size_t *starts, size_t domains, double surplus) {
+/* Bytes of each of the set's domains, from the last on, that must come from other domains: whole domains where it can
+ * be, so that few ways are taken. Each group's first domain is served by the holders. `starts` has one more than the
+ * domains. */
+static double *share_surplus(struct senders *s, const size_t *starts, size_t domains, double surplus) {
+  struct rsc_router *r = s->r;
   double *onward = RSC_ARRAY(r->scratch, double, domains);
+  for (size_t i = starts[domains]; i-- > starts[0];) s->first[r->demands.at[i].group] = r->demands.at[i].domain;
   for (size_t d = domains; d-- > 1 && surplus > 0;) {
     double bytes = 0;
-    for (size_t i = starts[d]; i < starts[d + 1]; i++) bytes += rsc_group_bytes(r, r->demands.at[i].group);
+    for (size_t i = starts[d]; i < starts[d + 1]; i++)
+      if (s->first[r->demands.at[i].group] != r->demands.at[i].domain)
+        bytes += rsc_group_bytes(r, r->demands.at[i].group);
     onward[d] = surplus < bytes ? surplus : bytes;
     surplus -= onward[d];
   }
@@ -205,7 +229,7 @@ static void send_set(struct senders *s, size_t from, size_t end) {
   starts[domains] = end;
   double surplus = r->sets.at[set].demand;
   for (int64_t k = 0; k < r->sets.at[set].count; k++) surplus -= r->sets.at[set].share[k];
-  double *onward = share_surplus(r, starts, domains, surplus);
+  double *onward = share_surplus(s, starts, domains, surplus);
   s->next = 0;
   double left = 0; /* what a domain could not take from others is tried with the next */
   for (size_t k = 0; k < domains; k++)
@@ -215,6 +239,7 @@ static void send_set(struct senders *s, size_t from, size_t end) {
 void rsc_route_senders(struct rsc_router *r) {
   struct senders s = {.r = r};
   s.legs_of = RSC_ARRAY(r->scratch, struct leg_list, r->flows->group_count);
+  s.first = RSC_ARRAY(r->scratch, int32_t, r->flows->group_count);
   for (size_t i = 0, next; i < r->demands.len; i = next) {
     next = i;
     while (next < r->demands.len && r->demands.at[next].set == r->demands.at[i].set) next++;
