@@ -13,7 +13,7 @@ import tree
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 # Formats without comments, and files whose bytes are the test.
 BARE = (".json", ".golden", ".plan", ".bin", ".png", ".svg", ".gitignore", ".gitattributes", "LICENSE", ".clang-format")
-CODE = (".c", ".h", ".y", ".l", ".py", ".cmake", ".txt", ".sh", ".layout", ".inc", ".yaml", ".md", ".def", ".cpp")
+CODE = (".c", ".h", ".y", ".l", ".py", ".cmake", ".txt", ".sh", ".layout", ".inc", ".yaml", ".md", ".def", ".cpp", ".cu")
 MACHINE = re.compile(r"(?<![\w.])/(?:work|root|farm|home)/\w|(?<![\w.])/tmp/[a-z]")
 GENERATED = re.compile(r"(\.tab\.[ch]|\.yy\.[ch]|(^|/)lex\.\w+\.c|\.output)$")
 LONG = 500
@@ -48,7 +48,7 @@ def main(root):
             continue
         faults += faults_of(name, text)
         lines = text.count("\n")
-        if lines > LONG and name.endswith((".c", ".h", ".y", ".l", ".py")):
+        if lines > LONG and name.endswith((".c", ".h", ".y", ".l", ".py", ".cu")):
             long_files.append((lines, name))
     for lines, name in sorted(long_files, reverse=True):
         print(f"files: {name} has {lines} lines, more than {LONG}")

@@ -19,7 +19,7 @@ def main(root, tool=None, *_):
     if "version 14." not in version:
         print("format: clang-format 14 is not here: skipped")
         sys.exit(77)
-    names = tree.files(root, ".c", ".h", ".cpp")
+    names = tree.files(root, ".c", ".h", ".cpp", ".cu")
     done = subprocess.run([tool, "--dry-run", *names], cwd=root, capture_output=True, text=True)
     places = collections.Counter(re.findall(r"^(\S+?):\d+:\d+: warning:", done.stderr, re.M))
     faults = [f"{name}: {count} places; clang-format -i {name}" for name, count in sorted(places.items())]
