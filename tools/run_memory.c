@@ -23,6 +23,7 @@ static bool list_side(struct run_side *side, const struct rsp_plan *plan, uint32
     for (uint64_t h = 0; h < map->count; h++) side->ranks[plan->holds[map->holds + h].rank].count++;
     side->slot_count += map->count;
   }
+  side->total_slots = side->slot_count;
   side->slots = calloc(side->slot_count ? side->slot_count : 1, sizeof *side->slots);
   if (!side->slots) return false;
   uint64_t first = 0;
@@ -47,6 +48,21 @@ static bool list_side(struct run_side *side, const struct rsp_plan *plan, uint32
     }
   }
   return true;
+}
+
+// Slots of other ranks go: those of the rank move to the front.
+static void keep_rank(struct run_side *side, uint32_t side_rank) {
+  struct run_rank kept = {0};
+  if (side_rank < side->rank_count) kept = side->ranks[side_rank];
+  memmove(side->slots, side->slots + kept.first, kept.count * sizeof *side->slots);
+  memset(side->ranks, 0, side->rank_count * sizeof *side->ranks);
+  side->slot_count = kept.count;
+  if (side_rank < side->rank_count) side->ranks[side_rank].count = kept.count;
+}
+
+void run_memory_keep(struct run_memory *memory, const struct rsp_plan *plan, uint32_t world_rank) {
+  keep_rank(&memory->side[RSP_TRAIN], plan->ranks[world_rank].train_rank);
+  keep_rank(&memory->side[RSP_INFER], plan->ranks[world_rank].infer_rank);
 }
 
 static uint64_t round_up(uint64_t bytes) {

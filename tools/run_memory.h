@@ -37,9 +37,10 @@ struct run_rank {
 struct run_side {
   struct run_slot *slots;
   uint64_t slot_count;
+  uint64_t total_slots; /* of all ranks, here or not */
   struct run_rank *ranks;
   uint32_t rank_count;
-  uint64_t bytes;       /* of the buffers */
+  uint64_t bytes;       /* of the buffers of all ranks */
   unsigned char *arena; /* of all buffers and their guards, rank after rank; NULL if they are not in memory */
   uint64_t arena_bytes;
 };
@@ -50,6 +51,8 @@ struct run_memory {
 
 /* Lists what each rank holds; allocates no buffer. False: out of memory, or sizes past 64 bits. */
 bool run_memory_init(struct run_memory *memory, const struct rsp_plan *plan);
+/* Only the buffers of this world rank are here. */
+void run_memory_keep(struct run_memory *memory, const struct rsp_plan *plan, uint32_t world_rank);
 /* Allocates the buffers of one side, page by page as they are written, and writes the guards. False: out of memory. */
 bool run_memory_allocate(struct run_side *side);
 void run_memory_free(struct run_memory *memory);

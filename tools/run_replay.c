@@ -71,7 +71,8 @@ static void rank_open(struct rank_thread *self) {
   config.group = replay->group;
   config.timeout_seconds = replay->options.timeout_seconds;
   config.delay_seed = replay->options.delay_seed;
-  config.flags = replay->options.guard_staging ? RESHARD_GUARD : 0;
+  config.backend = replay->options.is_mpi ? RESHARD_MPI : RESHARD_HOST;
+  config.flags = (replay->options.guard_staging ? RESHARD_GUARD : 0u) | (replay->options.verify ? RESHARD_VERIFY : 0u);
   self->status = reshard_context_open(replay->plan, self->world_rank, &config, &self->context, &self->fault);
   if (self->status != RESHARD_OK) return;
   const struct rsp_rank *rank = &replay->spec->ranks[self->world_rank];
@@ -79,7 +80,7 @@ static void rank_open(struct rank_thread *self) {
   if (status == RESHARD_OK) status = bind_side(self, RSP_INFER, rank->infer_rank);
   if (status != RESHARD_OK) {
     take_fault(self, status);
-    reshard_host_group_abort(replay->group, self->world_rank, self->fault.what);
+    if (replay->group) reshard_host_group_abort(replay->group, self->world_rank, self->fault.what);
     return;
   }
   status = reshard_prepare(self->context);
@@ -142,6 +143,11 @@ static void *rank_main(void *at) {
 // ---- what the driver does ------------------------------------------------------------------------------------------
 
 static double command_all(struct run_replay *replay, enum command command) {
+  if (replay->options.is_mpi) { // the one rank is this thread
+    double since = cli_seconds();
+    obey(&replay->threads[0], command);
+    return cli_seconds() - since;
+  }
   pthread_mutex_lock(&replay->lock);
   replay->command = command;
   replay->returned = 0;
@@ -170,6 +176,11 @@ static bool collect_fault(const struct run_replay *replay, struct reshard_fault 
 }
 
 static bool start_threads(struct run_replay *replay, struct reshard_fault *fault) {
+  if (replay->options.is_mpi) {
+    replay->threads[0] = (struct rank_thread){.replay = replay, .world_rank = replay->options.world_rank};
+    replay->started = 1;
+    return true;
+  }
   for (uint32_t i = 0; i < replay->world; i++) {
     struct rank_thread *thread = &replay->threads[i];
     *thread = (struct rank_thread){.replay = replay, .world_rank = i};
@@ -193,7 +204,7 @@ static enum reshard_status open_plan(struct run_replay *replay, const char *path
     status = reshard_open_memory(replay->spec->bytes, replay->spec->size, &replay->plan, fault);
   else
     status = reshard_open(path, &replay->plan, fault);
-  if (status == RESHARD_OK) status = reshard_host_group_new(replay->world, &replay->group);
+  if (status == RESHARD_OK && !replay->options.is_mpi) status = reshard_host_group_new(replay->world, &replay->group);
   if (status != RESHARD_OK && !fault->what[0])
     snprintf(fault->what, sizeof fault->what, "%s", reshard_status_text(status));
   if (status != RESHARD_OK) fault->status = status;
@@ -244,7 +255,7 @@ double run_replay_memcpy(struct run_replay *replay) {
 void run_replay_stop(struct run_replay *replay) {
   if (!replay) return;
   command_all(replay, COMMAND_STOP);
-  for (uint32_t i = 0; i < replay->started; i++) pthread_join(replay->threads[i].id, NULL);
+  for (uint32_t i = 0; i < replay->started && !replay->options.is_mpi; i++) pthread_join(replay->threads[i].id, NULL);
   for (uint32_t i = 0; i < replay->started; i++) reshard_context_close(replay->threads[i].context);
   if (replay->group) reshard_host_group_free(replay->group);
   reshard_close(replay->plan);

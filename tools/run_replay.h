@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * run_replay: every rank of a plan as a thread of this process, through the public runtime.
+ * run_replay: every rank of a plan as a thread of this process, or one rank of it in this process with the others in
+ * processes of their own, through the public runtime.
  */
 #ifndef RESHARD_TOOLS_RUN_REPLAY_H
 #define RESHARD_TOOLS_RUN_REPLAY_H
@@ -21,13 +22,15 @@ struct run_options {
   enum run_mode mode;
   uint64_t delay_seed;
   double timeout_seconds;
-  bool guard_staging;
+  bool guard_staging, verify;
+  bool is_mpi; /* this process is the one rank */
+  uint32_t world_rank;
 };
 
 struct run_replay;
 
-/* Starts a thread for each world rank; each opens its context, binds its buffers and prepares. NULL with a sentence in
- * `fault` if that fails, nothing left running. `plan` and `memory` must outlive it. */
+/* Starts a thread for each world rank that is here; each opens its context, binds its buffers and prepares. NULL with a
+ * sentence in `fault` if that fails, nothing left running. `plan` and `memory` must outlive it. */
 struct run_replay *run_replay_start(const struct rsp_plan *plan, const char *path, struct run_memory *memory,
                                     const struct run_options *options, struct reshard_fault *fault);
 /* One refit of all ranks: true and the seconds it took, or false and the first fault. */

@@ -87,8 +87,8 @@ static void verdict_row(FILE *out, const char *figure, bool good, const char *no
 static void print_wanted(const struct run_report *r, FILE *out) {
   const struct run_side *train = &r->memory->side[RSP_TRAIN], *infer = &r->memory->side[RSP_INFER];
   char figure[32], note[128], one[32], other[32];
-  snprintf(note, sizeof note, "in %s training and %s inference buffers", grouped(train->slot_count, one),
-           grouped(infer->slot_count, other));
+  snprintf(note, sizeof note, "in %s training and %s inference buffers", grouped(train->total_slots, one),
+           grouped(infer->total_slots, other));
   row(out, "tensors", grouped(r->plan->summary->tensors, figure), note);
   snprintf(note, sizeof note, "of the %s in inference buffers; the training side holds %s",
            cli_bytes((double)infer->bytes, one), cli_bytes((double)train->bytes, other));
@@ -154,10 +154,11 @@ void run_report_table(const struct run_report *r, FILE *out) {
   const struct rsp_header *h = r->plan->header;
   char id[33];
   rsp_id_text(h->plan_id, id);
-  fprintf(out, "plan %s, %s\n", id, r->mode);
-  fprintf(out, "%" PRIu32 " training and %" PRIu32 " inference rank%s as %" PRIu32 " thread%s on %u processor%s\n\n",
-          h->train_world, h->infer_world, rsp_plural(h->infer_world), h->world, rsp_plural(h->world), r->processors,
-          rsp_plural(r->processors));
+  bool is_many = r->processes > 1;
+  fprintf(out, "plan %s, %s%s%s\n", id, is_many ? "mpi, " : "", r->mode, r->verified ? ", verified" : "");
+  fprintf(out, "%" PRIu32 " training and %" PRIu32 " inference rank%s as %" PRIu32 " %s%s on %u processor%s\n\n",
+          h->train_world, h->infer_world, rsp_plural(h->infer_world), h->world, is_many ? "process" : "thread",
+          is_many ? "es" : rsp_plural(h->world), r->processors, rsp_plural(r->processors));
   print_wanted(r, out);
   print_moved(r, out);
   print_rounds(r, out);
@@ -240,12 +241,14 @@ bool run_report_json(const struct run_report *r, FILE *out) {
   rsp_id_text(h->plan_id, id);
   json_t *ratio = f.comparable ? json_real(f.refit_rate / f.memcpy_rate) : json_null();
   json_t *o = json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "plan_id", id, "ok", (int)r->right, "backend",
-                        "host", "mode", r->mode, "world", (json_int_t)h->world, "train_ranks",
+                        r->backend, "mode", r->mode, "world", (json_int_t)h->world, "train_ranks",
                         (json_int_t)h->train_world, "infer_ranks", (json_int_t)h->infer_world, "rounds",
                         (json_int_t)h->rounds, "tensors", (json_int_t)r->plan->summary->tensors);
   if (!o) return false;
   json_object_set_new(o, "bytes", bytes_json(r));
-  json_object_set_new(o, "threads", json_integer((json_int_t)h->world));
+  json_object_set_new(o, "processes", json_integer((json_int_t)r->processes));
+  json_object_set_new(o, "threads", json_integer(r->processes > 1 ? 1 : (json_int_t)h->world));
+  json_object_set_new(o, "verified", json_boolean(r->verified));
   json_object_set_new(o, "processors", json_integer((json_int_t)r->processors));
   json_object_set_new(o, "memory_bytes", json_integer((json_int_t)r->memory_bytes));
   json_object_set_new(o, "file_bytes", json_integer((json_int_t)r->file_bytes));

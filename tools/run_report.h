@@ -18,7 +18,9 @@ extern "C" {
 struct run_report {
   const struct rsp_plan *plan;
   const struct run_memory *memory;
-  const char *mode; /* "fused" ... */
+  const char *backend, *mode; /* "host", "fused" ... */
+  uint32_t processes;
+  bool verified; /* by the runtime itself, end to end */
   unsigned processors;
   uint64_t memory_bytes; /* of buffers, staging and programs */
   uint64_t file_bytes;   /* mapped */

@@ -11,6 +11,7 @@
 #include "tools/cli/cli.h"
 #include "tools/run_files.h"
 #include "tools/run_pattern.h"
+#include "tools/run_ranks.h"
 #include "tools/run_replay.h"
 #include "tools/run_report.h"
 #include "tools/verbs.h"
@@ -18,13 +19,16 @@
 #define REPEAT_MAX 1000000
 
 static const char help[] =
-    "reshard run - replay a plan on this machine, every rank a thread, and check every byte\n\n"
-    "Usage: reshard run [OPTIONS] PLAN\n\n"
+    "reshard run - replay a plan, every rank a thread or a process, and check every byte\n\n"
+    "Usage: reshard run [OPTIONS] PLAN\n"
+    "       mpiexec -n WORLD reshard run --backend mpi [OPTIONS] PLAN\n\n"
     "Without --in, training buffers hold a keyed hash of (tensor, index), and every byte of every inference buffer is\n"
     "checked against the plan's specification, under two keys or more. With --in they are read from files.\n\n"
-    "  --backend host     the only one in this build\n"
-    "  --mode fused       copy straight from buffer to buffer (default)\n"
+    "  --backend host     every rank a thread of this process (default)\n"
+    "  --backend mpi      every rank a process that mpiexec has started; staged\n"
+    "  --mode fused       copy straight from buffer to buffer (host: default)\n"
     "  --mode staged      run the plan's rounds and staging as a network would\n"
+    "  --verify           the runtime, too, checks that what is received is what was sent\n"
     "  --in DIR           read DIR/train-<rank>.safetensors, one per training rank that holds buffers\n"
     "  --out DIR          write DIR/infer-<rank>.safetensors, one per inference rank that holds buffers; without "
     "--in,\n"
@@ -43,11 +47,12 @@ struct run_args {
   struct run_options replay;
   uint32_t repeat; // 0: chosen
   uint64_t seed;
-  bool json;
+  bool json, has_mode;
 };
 
 struct run {
   struct run_args args;
+  struct run_ranks ranks;
   struct rsp_plan plan;
   struct run_values values;
   struct run_memory memory;
@@ -79,16 +84,32 @@ static int parse_number(const struct run_args *args, const char *option, const c
   return cli_usage(args->program, "%s takes a number from %" PRId64 " to %" PRId64 ", not '%s'", option, lo, hi, text);
 }
 
-enum { OPT_BACKEND = 1000, OPT_MODE, OPT_IN, OPT_OUT, OPT_REPEAT, OPT_SEED, OPT_DELAY, OPT_TIMEOUT, OPT_JSON };
+enum {
+  OPT_BACKEND = 1000,
+  OPT_MODE,
+  OPT_IN,
+  OPT_OUT,
+  OPT_REPEAT,
+  OPT_SEED,
+  OPT_DELAY,
+  OPT_TIMEOUT,
+  OPT_VERIFY,
+  OPT_JSON
+};
 
 static int take_option(struct run_args *args, int option, const char *value) {
   int64_t number = 0;
   int status = 0;
   switch (option) {
   case OPT_BACKEND:
-    if (!strcmp(value, "host")) return 0;
-    return cli_usage(args->program, "there is no backend '%s' in this build; it has: host", value);
+    args->replay.is_mpi = !strcmp(value, "mpi");
+    if (args->replay.is_mpi || !strcmp(value, "host")) return 0;
+    return cli_usage(args->program, "there is no backend '%s' in this build; it has: host, mpi", value);
+  case OPT_VERIFY:
+    args->replay.verify = true;
+    break;
   case OPT_MODE:
+    args->has_mode = true;
     if (parse_mode(value, &args->replay.mode)) return 0;
     return cli_usage(args->program, "--mode is fused or staged, not '%s'", value);
   case OPT_IN:
@@ -132,6 +153,7 @@ static int parse_args(struct run_args *args, int argc, char **argv) {
                                           {"seed", required_argument, NULL, OPT_SEED},
                                           {"delay-seed", required_argument, NULL, OPT_DELAY},
                                           {"timeout", required_argument, NULL, OPT_TIMEOUT},
+                                          {"verify", no_argument, NULL, OPT_VERIFY},
                                           {"json", no_argument, NULL, OPT_JSON},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
@@ -144,6 +166,13 @@ static int parse_args(struct run_args *args, int argc, char **argv) {
   }
   if (optind + 1 != argc) return cli_usage(args->program, optind == argc ? "a plan is missing" : "one plan at a time");
   args->plan = argv[optind];
+  if (args->replay.is_mpi) {
+    if (args->has_mode && args->replay.mode == RUN_FUSED)
+      return cli_usage(args->program, "--backend mpi is staged: there is no --mode fused between processes");
+    if (!strcmp(args->plan, "-")) return cli_usage(args->program, "standard input has the plan for one process only");
+    if (args->replay.delay_seed) return cli_usage(args->program, "--delay-seed goes with --backend host");
+    if (args->replay.mode == RUN_FUSED) args->replay.mode = RUN_STAGED;
+  }
   if (args->replay.delay_seed && args->replay.mode != RUN_STAGED)
     return cli_usage(args->program, "--delay-seed goes with --mode staged");
   args->replay.guard_staging = args->replay.delay_seed != 0;
@@ -152,10 +181,19 @@ static int parse_args(struct run_args *args, int argc, char **argv) {
 
 // ---- setting up ----------------------------------------------------------------------------------------------------
 
+static int check_world(const struct run *run) {
+  uint32_t world = run->plan.header->world;
+  if (!run->ranks.is_mpi || run->ranks.count == world) return CLI_YES;
+  return cli_trouble(run->args.program,
+                     "the plan's world has %" PRIu32 " ranks, but mpiexec started %" PRIu32
+                     " process%s: mpiexec -n %" PRIu32,
+                     world, run->ranks.count, run->ranks.count == 1 ? "" : "es", world);
+}
+
 static int open_plan(struct run *run) {
   struct rsp_error error = {0};
   enum rsp_status status = rsp_open(run->args.plan, &run->plan, &error);
-  if (status == RSP_OK) return CLI_YES;
+  if (status == RSP_OK) return check_world(run);
   if (status == RSP_TROUBLE) return cli_trouble(run->args.program, "cannot read %s: %s", run->args.plan, error.text);
   cli_trouble(run->args.program, "%s is not a sound plan: %s", run->args.plan, error.text);
   return CLI_NO;
@@ -167,6 +205,7 @@ static uint64_t count_memory(const struct run *run) {
   if (!run->args.in) bytes += run_memory_needed(&run->memory.side[RSP_TRAIN]);
   if (!(run->args.in && run->args.out)) bytes += run_memory_needed(&run->memory.side[RSP_INFER]);
   for (uint32_t r = 0; r < run->plan.header->world; r++) {
+    if (run->ranks.is_mpi && r != run->ranks.rank) continue;
     if (run->args.replay.mode == RUN_STAGED) bytes += run->plan.directory[r].staging;
     bytes += run->plan.directory[r].bytes;
   }
@@ -190,7 +229,9 @@ static int set_up(struct run *run) {
   int status = open_plan(run);
   if (status) return status;
   if (!run_memory_init(&run->memory, &run->plan)) return cli_trouble(program, "out of memory");
+  if (run->ranks.is_mpi) run_memory_keep(&run->memory, &run->plan, run->ranks.rank);
   run_pattern_init(&run->pattern, &run->plan, &run->values, &run->memory, run->args.seed);
+  if (run->ranks.is_mpi) run->pattern.threads = 1; // the other ranks are at work as well
   struct run_side *train = &run->memory.side[RSP_TRAIN], *infer = &run->memory.side[RSP_INFER];
   if (run->args.in) status = run_files_read(&run->files, &run->plan, train, run->args.in, program);
   if (!status) status = check_memory(run);
@@ -205,10 +246,23 @@ static int set_up(struct run *run) {
   return CLI_YES;
 }
 
-static int runtime_failed(const struct run *run, const struct reshard_fault *fault) {
+// The first process says what is wrong with all; what only one sees, it says.
+static int set_up_all(struct run *run) {
+  int status = run_ranks_agree(&run->ranks, run->ranks.rank == 0 ? set_up(run) : CLI_YES);
+  if (!status && run->ranks.rank != 0) status = set_up(run);
+  return run_ranks_agree(&run->ranks, status);
+}
+
+static void say_fault(const struct run *run, const struct reshard_fault *fault) {
   cli_trouble(run->args.program, "%s", fault->what);
   if (fault->buffer[0] && !strstr(fault->what, fault->buffer)) fprintf(stderr, "  buffer '%s'\n", fault->buffer);
   if (fault->file[0] && fault->line) fprintf(stderr, "  described at %s:%" PRIu32 "\n", fault->file, fault->line);
+}
+
+// Of many processes the first one says it, and the one that it happened to.
+static int runtime_failed(const struct run *run, const struct reshard_fault *fault) {
+  bool silent = run->ranks.rank != 0 && fault->rank != run->ranks.rank;
+  if (!silent) say_fault(run, fault);
   switch (fault->status) {
   case RESHARD_NO_MEMORY:
   case RESHARD_CANNOT_READ:
@@ -221,13 +275,19 @@ static int runtime_failed(const struct run *run, const struct reshard_fault *fau
 static int start_replay(struct run *run) {
   struct reshard_fault fault;
   cli_progress(run->since, "preparing %" PRIu32 " ranks", run->plan.header->world);
+  int status = run_ranks_agree(&run->ranks, CLI_YES); // all are there: what the runtime waits for is short
+  if (status) return status;
+  run->args.replay.world_rank = run->ranks.rank;
   run->replay = run_replay_start(&run->plan, run->args.plan, &run->memory, &run->args.replay, &fault);
-  return run->replay ? CLI_YES : runtime_failed(run, &fault);
+  return run_ranks_agree(&run->ranks, run->replay ? CLI_YES : runtime_failed(run, &fault));
 }
 
 static int refit(struct run *run, double *seconds) {
   struct reshard_fault fault = {0};
-  return run_replay_refit(run->replay, seconds, &fault) ? CLI_YES : runtime_failed(run, &fault);
+  int status = run_ranks_agree(&run->ranks, CLI_YES);
+  if (status) return status;
+  if (!run_replay_refit(run->replay, seconds, &fault)) status = runtime_failed(run, &fault);
+  return run_ranks_agree_time(&run->ranks, status, seconds);
 }
 
 static bool allocate_samples(struct run *run, double first, uint32_t otherwise) {
@@ -243,10 +303,11 @@ static bool allocate_samples(struct run *run, double first, uint32_t otherwise) 
 // Replays and plain copies in turn, so that both see the same machine. The last replay is the one that is checked.
 static int time_replays(struct run *run, double first) {
   if (!allocate_samples(run, first, 0)) return cli_trouble(run->args.program, "out of memory");
-  run_replay_memcpy(run->replay); // both have then been run once
+  bool compared = !run->ranks.is_mpi;
+  if (compared) run_replay_memcpy(run->replay); // both have then been run once
   for (uint32_t i = 0; i < run->args.repeat; i++) {
     cli_progress(run->since, "timing replay %" PRIu32 " of %" PRIu32, i + 1, run->args.repeat);
-    run->memcpys[run->memcpy_count++] = run_replay_memcpy(run->replay);
+    if (compared) run->memcpys[run->memcpy_count++] = run_replay_memcpy(run->replay);
     if (i + 1 == run->args.repeat) run_pattern_poison(&run->pattern, true);
     int status = refit(run, &run->refits[run->refit_count]);
     if (status) return status;
@@ -269,7 +330,7 @@ static int run_once(struct run *run, uint32_t number) {
   if (status) return status;
   cli_progress(run->since, "pattern %" PRIu32 " of %" PRIu32 ": checking", number + 1, run->values.replays);
   run->patterns = number + 1;
-  return run_pattern_check(&run->pattern) ? CLI_YES : CLI_NO;
+  return run_ranks_agree(&run->ranks, run_pattern_check(&run->pattern) ? CLI_YES : CLI_NO);
 }
 
 static void extract_slot(void *user, uint64_t i) {
@@ -301,13 +362,19 @@ static int run_on_files(struct run *run) {
 
 // ---- the verb ------------------------------------------------------------------------------------------------------
 
+// One process prints: the first that has a wrong byte, else the first one.
 static int report(const struct run *run, int status) {
   bool wrong = run->pattern.first.wrong != RUN_RIGHT;
-  if (status && !wrong) return status; // said already
+  uint32_t who = run_ranks_first(&run->ranks, wrong);
+  if (status && who == RUN_NOBODY) return status; // said already
+  if (run->ranks.rank != (who == RUN_NOBODY ? 0 : who)) return status;
   struct run_report r = {.plan = &run->plan,
                          .memory = &run->memory,
+                         .backend = run->ranks.is_mpi ? "mpi" : "host",
+                         .processes = run->ranks.count,
+                         .verified = run->args.replay.verify,
                          .mode = mode_words[run->args.replay.mode],
-                         .processors = run->pattern.threads,
+                         .processors = run_processors(),
                          .memory_bytes = run->memory_bytes,
                          .file_bytes = run->files.file_bytes,
                          .in = run->args.in,
@@ -346,11 +413,16 @@ int verb_run(int argc, char **argv) {
   if (!run) return cli_trouble(args.program, "out of memory");
   run->args = args;
   run->since = cli_seconds();
-  status = set_up(run);
+  status = run_ranks_begin(&run->ranks, args.replay.is_mpi, args.program);
+  if (status) {
+    free(run);
+    return status;
+  }
+  status = set_up_all(run);
   if (!status) status = args.in ? run_on_files(run) : run_patterns(run);
   cli_progress_end();
-  if (!status && args.out) status = run_files_publish(&run->files, args.program);
-  status = report(run, status);
+  if (!status && args.out) status = run_ranks_agree(&run->ranks, run_files_publish(&run->files, args.program));
+  status = run_ranks_agree(&run->ranks, report(run, status));
   tear_down(run);
   free(run);
   return status;

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One rank of a job is killed: before its first refit, in the middle of one, or after one. The others refit until they
+ * are told, or are killed as well; kill.py sees how the job ends.
+ *
+ *   test_mpi_kill before|during|after VICTIM FOLDER
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/mpi/ranks.h"
+#include "tests/runtime/made.h"
+
+static void *die_soon(void *unused) {
+  (void)unused;
+  usleep(200000);
+  kill(getpid(), SIGKILL);
+  return NULL;
+}
+
+static void leave_pid(const char *folder) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/%d", folder, (int)getpid());
+  FILE *file = fopen(path, "w");
+  CHECK(file && fclose(file) == 0, "%s", path);
+}
+
+int main(int argc, char **argv) {
+  ranks_init(&argc, &argv);
+  CHECK(argc == 4, "arguments");
+  leave_pid(argv[3]);
+  bool is_victim = ranks_self == atoi(argv[2]);
+  struct made_options options = {
+      .seed = 3, .train = 2, .infer = 1, .groups = 2, .buffers = 2, .rows = 600, .columns = 800};
+  size_t size;
+  void *bytes = made_plan(&options, &size);
+  struct stage stage;
+  struct reshard_plan *plan;
+  struct player player;
+  stage_open(&stage, bytes, size);
+  CHECK(reshard_open_memory(bytes, size, &plan, NULL) == RESHARD_OK, "open");
+  ranks_fill(&stage, (uint32_t)ranks_self, 1);
+  ranks_player(&player, &stage, plan, (uint32_t)ranks_self, NULL);
+  player.config.timeout_seconds = 3;
+  player.refits = strcmp(argv[1], "after") == 0;
+  play_alone(&player);
+  CHECK(player.prepared == RESHARD_OK, "%s", player.fault.what);
+  pthread_t thread;
+  if (is_victim && strcmp(argv[1], "during") == 0)
+    CHECK(pthread_create(&thread, NULL, die_soon, NULL) == 0, "thread");
+  else if (is_victim)
+    kill(getpid(), SIGKILL);
+  while (reshard_refit(player.context, NULL) == RESHARD_OK && reshard_wait(player.context) == RESHARD_OK) {
+  }
+  reshard_last_fault(player.context, &player.fault);
+  fprintf(stderr, "rank %d: %s\n", ranks_self, player.fault.what);
+  _exit(1);
+}
