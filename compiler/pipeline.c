@@ -93,7 +93,7 @@ static bool nothing(struct compile *c, const struct rsc_pairs *pairs, const stru
 }
 
 /* Rounds within the limits, best ways first: all streams in every round; all of them packed, for fewer messages; streams that
- * take turns; ranks of a domain that pass pieces on over one another. */
+ * take turns; ranks of a domain that pass pieces on over one another; packed, in turns that keep them apart. */
 static const struct rsc_rounds *find_rounds(struct compile *c, const struct rsc_pairs *pairs,
                                             const struct rsc_cluster *cluster, const struct rsc_plan_limits *limits,
                                             const struct rsc_flows **flows, const struct rsc_routes **routes) {
@@ -101,12 +101,16 @@ static const struct rsc_rounds *find_rounds(struct compile *c, const struct rsc_
     bool packed;
     int32_t fanout;
     int64_t turns;
-  } ways[] = {{false, 0, 1}, {true, 0, 1}, {false, 0, 0}, {false, 16, 0}, {false, 4, 0}, {false, 1, 0}};
+    bool apart;
+  } ways[] = {{false, 0, 1, false},  {true, 0, 1, false},  {false, 0, 0, false}, {false, 16, 0, false},
+              {false, 4, 0, false},  {false, 1, 0, false}, {true, 0, 0, true},   {true, 4, 0, true},
+              {true, 1, 0, true}};
   enum { WAYS = sizeof ways / sizeof *ways };
   const struct rsc_flows *direct = *flows;
   for (int i = 0; i < WAYS; i++) {
     struct rsc_plan_limits tried = *limits;
     tried.max_turns = ways[i].turns;
+    tried.apart = ways[i].apart;
     if (i) {
       rsc_arena_free(c->attempt);
       c->attempt = rsc_arena_new();
@@ -176,7 +180,7 @@ static bool compile(struct compile *c) {
 
   int64_t *ingest = RSC_ARRAY(c->arena, int64_t, cluster.domain_count);
   int64_t minimum = rsc_network_minimum(pairs, &cluster, ingest, &intersections);
-  struct rsc_plan_limits limits = {(int64_t)o->staging, (int64_t)o->chunk, o->max_ops, o->max_peers, 0};
+  struct rsc_plan_limits limits = {(int64_t)o->staging, (int64_t)o->chunk, o->max_ops, o->max_peers, 0, false};
   const struct rsc_routes *routes = rsc_route(c->attempt, pairs, flows, &cluster, 0, o->seed_bug);
   if (dumps(c, "routes")) rsc_routes_print(routes, o->dump_file);
   if (!passed(c, "route", true)) return c->stopped;

@@ -36,7 +36,7 @@ static struct rsc_seats find_seats(struct rsc_router *r, const struct rsc_group 
 static void add_leg(struct rsc_router *r, int32_t group, const struct rsc_seat *from, const struct rsc_seat *to) {
   struct rsc_leg leg = {
       .group = group, .src_end = from->end, .lo = 0, .hi = r->flows->groups[group].elems, .src = from->rank};
-  *RSC_PUSH(r->scratch, &leg.nodes) = (struct rsc_node){-1, to->end, to->rank};
+  *RSC_PUSH(r->scratch, &leg.nodes) = (struct rsc_node){-1, to->end, to->rank, 0};
   *RSC_PUSH(r->scratch, &r->legs) = leg;
 }
 

@@ -10,8 +10,8 @@
 
 /* Picks a way for every element to every part that wants it. The process itself serves what it holds; else a holder in
  * the receiver's NVLink domain does; else the element enters the domain once, from the holder or the domain that has
- * time for it, and the entry rank passes it on. `fanout`: to how many ranks of the domain one rank passes a piece on in
- * a round; 0 for no limit. `seed_bug`: see compiler/base/seed.h. Never fails. */
+ * time for it, and the entry rank passes it on. `fanout`: to how many ranks of the domain, and to how
+ * many other domains, one rank passes a piece on; 0 for no limit. `seed_bug`: see compiler/base/seed.h. Never fails. */
 const struct rsc_routes *rsc_route(struct rsc_arena *arena, const struct rsc_pairs *pairs,
                                    const struct rsc_flows *flows, const struct rsc_cluster *cluster, int32_t fanout,
                                    uint64_t seed_bug);

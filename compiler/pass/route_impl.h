@@ -29,6 +29,7 @@ struct rsc_seats {
 struct rsc_node {
   int32_t parent, end;
   int64_t rank;
+  int32_t relays; /* other domains that it passes the piece on to */
 };
 
 struct rsc_nodes {

@@ -41,11 +41,11 @@ static const struct rsc_seat *seat_of(const struct rsc_router *r, int32_t group,
 static void add_domain(struct rsc_router *r, struct rsc_leg *leg, int32_t parent, const struct rsc_demand *d,
                        const struct rsc_slice *slice, double bytes) {
   int32_t entry = (int32_t)leg->nodes.len, passed = 0;
-  *RSC_PUSH(r->scratch, &leg->nodes) = (struct rsc_node){parent, slice->end, slice->rank};
+  *RSC_PUSH(r->scratch, &leg->nodes) = (struct rsc_node){parent, slice->end, slice->rank, 0};
   for (int32_t i = 0; i < d->seat_count; i++) {
     if (d->seats[i].rank == slice->rank && d->seats[i].end == slice->end) continue;
     int32_t from = r->fanout ? entry + passed / r->fanout : entry;
-    *RSC_PUSH(r->scratch, &leg->nodes) = (struct rsc_node){from, d->seats[i].end, d->seats[i].rank};
+    *RSC_PUSH(r->scratch, &leg->nodes) = (struct rsc_node){from, d->seats[i].end, d->seats[i].rank, 0};
     int64_t sender = leg->nodes.at[from].rank;
     if (d->seats[i].rank != sender) r->nvlink_load[sender] += bytes;
     passed++;
@@ -121,6 +121,7 @@ static struct relay find_relay(const struct senders *s, int32_t group, int64_t l
       const struct rsc_node *node = &leg->nodes.at[n];
       int64_t from = node->parent < 0 ? leg->src : leg->nodes.at[node->parent].rank;
       if (rsc_link_between(r->cluster, from, node->rank) != RSC_LINK_NETWORK) continue;
+      if (r->fanout && node->relays >= r->fanout) continue; /* one that passes on to nobody is always there */
       struct relay c = {i, n, depth_of(leg, n), room_of(r, node->rank) >= least, 0};
       const struct rsc_node *b = best.node < 0 ? NULL : &r->legs.at[best.leg].nodes.at[best.node];
       c.cost = r->out_load[node->rank] / r->nic[node->rank] / r->limit + (c.within ? c.depth * HOP_COST : 0);
@@ -170,6 +171,7 @@ static void send_onward(struct senders *s, const struct rsc_demand *d, const str
     size_t leg = cut_leg(s, from.leg, lo, to);
     double bytes = (double)(to - lo) * wire;
     r->out_load[rank] += bytes;
+    r->legs.at[leg].nodes.at[from.node].relays++;
     add_domain(r, &r->legs.at[leg], from.node, d, slice, bytes);
     lo = to;
   }

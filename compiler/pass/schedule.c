@@ -11,8 +11,9 @@
 #include <inttypes.h>
 
 #include "compiler/base/check.h"
+#include "compiler/pass/schedule_turns.h"
 
-enum { CHUNK_LEAST = 64 << 20, ROUNDS_AIM = 400, PEER_TURNS_MAX = 1 << 20 };
+enum { CHUNK_LEAST = 64 << 20, ROUNDS_AIM = 400, PEER_TURNS_MAX = 1 << 20, APART_CELLS_MAX = 1 << 24 };
 
 /* Smallest shares and slot alignments, tried in this order. */
 static const struct {
@@ -30,6 +31,7 @@ struct scheduler {
   struct grains *grains; /* per stream */
   int64_t min_quantum, align;
   int64_t turns;  /* step of every stream between two processes; 1 or even */
+  const int64_t *apart; /* per stream: the turn of the tree that it is the root of; NULL: by formula */
   int64_t rounds; /* a multiple of turns */
   int64_t *need;  /* staging per rank: out then in, per turn: [world][turns][2] */
   int64_t *ops;   /* [world][turns] */
@@ -40,7 +42,8 @@ static int64_t round_up(int64_t v, int64_t to) { return rsc_ceildiv(v, to) * to;
 /* The turn of a stream is its tree's, later by its depth. */
 static int64_t turn_of(const struct scheduler *s, const struct rsc_stream *st) {
   const struct rsc_stream *root = &s->routes->streams[st->root];
-  return rsc_is_copy(st) ? 0 : rsc_floormod(root->dst - root->src + st->depth, s->turns);
+  int64_t first = s->apart ? s->apart[st->root] : root->dst - root->src;
+  return rsc_is_copy(st) ? 0 : rsc_floormod(first + st->depth, s->turns);
 }
 
 /* Rounds in which the stream may be active: its tree's last hop still ends in time. */
@@ -208,11 +211,22 @@ static bool search_rounds(struct scheduler *s, int64_t start, struct worst *w) {
   return true;
 }
 
-static bool search(struct scheduler *s, int64_t chunk, struct worst *w) {
-  int64_t rounds = rsc_ceildiv(most_moved(s), chunk), tail = longest_tail(s);
+/* The most turns that are tried. By formula two processes meet alone in one of twice their number; apart, even trees that
+ * all had to wait for one another would have room in as many turns as there are streams. */
+static int64_t most_turns(const struct scheduler *s) {
   int64_t world = s->cluster->world;
-  int64_t most = s->limits->max_turns ? s->limits->max_turns : PEER_TURNS_MAX;
-  for (s->turns = 1; s->turns <= 2 * world && s->turns <= most; s->turns *= 2)
+  if (s->limits->max_turns) return s->limits->max_turns < 2 * world ? s->limits->max_turns : 2 * world;
+  int64_t most = 2 * (s->limits->apart ? s->routes->stream_count : world);
+  int64_t cap = s->limits->apart ? APART_CELLS_MAX / world : PEER_TURNS_MAX;
+  return most < cap ? most : cap;
+}
+
+static bool search(struct scheduler *s, int64_t chunk, struct worst *w) {
+  int64_t rounds = rsc_ceildiv(most_moved(s), chunk), tail = longest_tail(s), most = most_turns(s);
+  for (s->turns = 1; s->turns <= most; s->turns *= 2) {
+    s->apart = s->limits->apart
+                   ? rsc_turns_apart(s->scratch, s->routes, s->cluster->world, s->turns, s->limits->max_ops)
+                   : NULL;
     for (size_t g = 0; g < sizeof steps / sizeof *steps; g++) {
       if (steps[g].quantum > chunk && g + 1 < sizeof steps / sizeof *steps) continue;
       s->min_quantum = steps[g].quantum;
@@ -220,6 +234,7 @@ static bool search(struct scheduler *s, int64_t chunk, struct worst *w) {
       if (search_rounds(s, round_up(rounds + tail, s->turns) + round_up(tail, s->turns), w)) return true;
       if (w->staging <= s->limits->staging) break; /* too many operations: smaller shares do not help */
     }
+  }
   s->turns /= 2;
   return false;
 }

@@ -4,7 +4,8 @@
  *
  * Every stream moves the same share in every round that it is active in, so a round inherits the balance of the whole.
  * With more peers than --max-ops or --staging allow at once, streams take turns: `step` rounds apart, by (dst - src)
- * modulo step, so that each rank meets about world / step peers in a round.
+ * modulo step, so that each rank meets about world / step peers in a round; or where that is too many still, in the first
+ * turn that has room (schedule_turns.h).
  */
 #ifndef RSC_PASS_SCHEDULE_H
 #define RSC_PASS_SCHEDULE_H
@@ -18,6 +19,7 @@ struct rsc_plan_limits {
   int64_t max_ops;   /* sends and receives per rank and round */
   int64_t max_peers; /* 0: none */
   int64_t max_turns; /* rounds between those of one stream; 0: as many as it takes */
+  bool apart;        /* each tree of streams in a turn that has room for it; streams are staged */
 };
 
 /* Reports and returns NULL if the limits cannot be kept; unless this is the `last` try

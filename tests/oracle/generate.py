@@ -247,7 +247,7 @@ class Generator:
         if rng.random() < 0.4:
             case.args += ['--staging', rng.choice(['4KiB', '16KiB', '64KiB'])]
         if rng.random() < 0.2:
-            case.args += ['--max-ops', str(rng.choice([256, 512]))]
+            case.args += ['--max-ops', str(rng.choice([3, 4, 16, 64, 256]))]
         if rng.random() < 0.4:
             case.args += ['--chunk', rng.choice(['64', '256', '256', '1KiB', '4KiB', 'AUTO'])]
 

@@ -162,6 +162,25 @@ def full_disk(c):
     c.want(2, "cannot write", "t", "i", "-o", "/dev/full")
 
 
+def few_operations(c):
+    """However few operations a round may have, more rounds do: also where pieces are passed on from rank to rank, from
+    domain to domain."""
+    c.write("two", 'tensor "w" f32 [4096, 64]; mesh m [tp: 2]; on m { buffer "w"[_ @tp, _]; }')
+    for n, cut in enumerate(('"w"', '"w"[_, _ @tp]', 'permute("w"[_ @tp, _], 1, 0)')):
+        c.write(f"many{n}", 'tensor "w" f32 [4096, 64]; mesh m [dp: 6, tp: 8]; on m { buffer "w" = %s; }' % cut)
+    c.write("twice", 'tensor "w" f32 [4096, 64]; mesh m [dp: 6, tp: 8]; on m { buffer "a" = "w"; buffer "b" = permute("w", 1, 0); }')
+    _, err = c.want(1, ["error[RS0230]", "raise --max-ops"], "two", "twice", "-o", "p", "--max-ops=2")
+    check("--staging" not in err, "only the limit that is too small is named", err)
+    pairs = [("t3", "i3"), ("two", "many0"), ("two", "many1"), ("two", "many2")]
+    for train, infer in pairs:
+        for ops in (2, 3, 5):
+            c.want(0, "", train, infer, "-o", "p", f"--max-ops={ops}")
+            c.want(0, "", "verify", "p", tool="reshard")
+            out, _ = c.want(0, "", "show", "p", "--json", tool="reshard")
+            check(json.loads(out)["limits"]["max_ops"] == ops, f"{infer}: {ops} operations", out)
+            c.want(0, "right", "run", "p", "--mode", "staged", "--delay-seed", "1", "--repeat", "1", tool="reshard")
+
+
 def rejects(c):
     c.write("t", TRAIN)
     c.write("i", INFER)
@@ -187,8 +206,7 @@ def rejects(c):
     c.write("t3", 'tensor "w" f32 [63, 5]; mesh m [dp: 2, tp: 3]; on m { buffer "w"[_ @tp, _]; }')
     c.write("i3", 'tensor "w" f32 [63, 5]; mesh m [tp: 7]; on m { buffer "a" = slice("w", 0, 10, 30);'
             ' buffer "b" = permute("w", 1, 0)[_, _ @tp:cyclic(2)]; }')
-    _, err = c.want(1, ["error[RS0230]", "raise --max-ops"], "t3", "i3", "-o", "p", "--max-ops=3")
-    check("--staging" not in err, "only the limit that is too small is named", err)
+    few_operations(c)
     c.want(1, "", "t", "bad", "-o", "never")
     check(not os.path.exists(c.path("never")), "no plan after a refusal")
 
