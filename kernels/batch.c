@@ -176,17 +176,49 @@ static enum rsk_status add_turn(struct rsk_batch *batch, struct nest *nest) {
   return add_task(batch, nest, axes, nest->loop_count - 2);
 }
 
+/* Shorter runs are not worth three tasks. */
+#define SKEW_BYTES 128u
+
+/* A long run that does not begin or end on words of 16 bytes, in rows that all lie alike to these. */
+static bool is_skew(const struct nest *nest) {
+  uint64_t steps = 0;
+  for (uint32_t i = 0; i < nest->loop_count; i++) {
+    steps |= (uint64_t)nest->loops[i].dst_step | (uint64_t)nest->loops[i].src_step;
+  }
+  return nest->run >= SKEW_BYTES && steps % 16 == 0 && (nest->task.dst | nest->task.src | nest->run) % 16 != 0;
+}
+
 /* The run is the innermost axis. */
 static enum rsk_status add_units(struct rsk_batch *batch, struct nest *nest) {
   struct rsk_axis axes[RSK_LOOPS + 1];
   struct rsk_task *task = &nest->task;
-  uint32_t unit = widest(nest), wide = nest->dst_unit > nest->src_unit ? nest->dst_unit : nest->src_unit;
+  uint32_t unit = task->kind == RSK_TASK_SHIFT ? 16 : widest(nest),
+           wide = nest->dst_unit > nest->src_unit ? nest->dst_unit : nest->src_unit;
   task->unit = (uint8_t)unit;
   task->tile_units = RSK_TILE_BYTES / (unit * wide);
   if (nest->run > unit) {
     axes[task->axis_count++] = axis_of(nest->run / unit, unit * nest->dst_unit, unit * nest->src_unit);
   }
   return add_task(batch, nest, axes, nest->loop_count);
+}
+
+static enum rsk_status add_part(struct rsk_batch *batch, const struct nest *nest, uint64_t off, uint64_t bytes) {
+  struct nest part = *nest;
+  if (bytes == 0) return RSK_OK;
+  part.task.dst += off;
+  part.task.src += off;
+  part.run = bytes;
+  part.task.kind = bytes >= 16 && part.task.src % 16 != 0 ? RSK_TASK_SHIFT : RSK_TASK_COPY;
+  return add_units(batch, &part);
+}
+
+/* The destination's words of 16 bytes, and what is before and after them. */
+static enum rsk_status add_skew(struct rsk_batch *batch, const struct nest *nest) {
+  uint64_t head = -nest->task.dst % 16, tail = (nest->run - head) % 16, body = nest->run - head - tail;
+  enum rsk_status status = add_part(batch, nest, 0, head);
+  if (status == RSK_OK) status = add_part(batch, nest, head, body);
+  if (status == RSK_OK) status = add_part(batch, nest, head + body, tail);
+  return status;
 }
 
 /* ---- what callers add -------------------------------------------------------------------------------------------- */
@@ -200,6 +232,7 @@ static enum rsk_status add_copy(struct rsk_batch *batch, struct nest *nest) {
       widest(nest) == nest->run) {
     return add_turn(batch, nest);
   }
+  if (is_skew(nest)) return add_skew(batch, nest);
   nest->task.kind = RSK_TASK_COPY;
   return add_units(batch, nest);
 }
@@ -230,12 +263,25 @@ static enum rsk_status add_conversion(struct rsk_batch *batch, struct nest *nest
   return add_units(batch, nest);
 }
 
+/* What was added since; the tables may have moved. */
+static void forget(struct rsk_batch *batch, const struct rsk_batch *before) {
+  batch->starts.count = before->starts.count;
+  batch->tasks.count = before->tasks.count;
+  batch->axes.count = before->axes.count;
+  batch->task_count = before->task_count;
+  batch->tile_count = before->tile_count;
+  batch->kernel = before->kernel;
+}
+
 enum rsk_status rsk_batch_add(struct rsk_batch *batch, uint64_t dst, uint64_t src, const struct rsk_loop *loops,
                               uint32_t loop_count, uint64_t run, const struct rsk_conv conv[2]) {
   struct nest nest = {.task = {.dst = dst, .src = src}, .run = run};
   enum rsk_status status = take_loops(batch, &nest, loops, loop_count);
   if (status != RSK_OK || nest.run == 0) return status;
-  return conv[0].is_copy && conv[1].is_copy ? add_copy(batch, &nest) : add_conversion(batch, &nest, conv);
+  struct rsk_batch before = *batch;
+  status = conv[0].is_copy && conv[1].is_copy ? add_copy(batch, &nest) : add_conversion(batch, &nest, conv);
+  if (status != RSK_OK) forget(batch, &before);
+  return status;
 }
 
 enum rsk_status rsk_batch_add_zero(struct rsk_batch *batch, uint64_t dst, const struct rsk_loop *loops,

@@ -173,6 +173,43 @@ template <typename WORD> static __device__ __forceinline__ void copy_units(const
   }
 }
 
+/* The 16 bytes from byte `skew` of the first word on, skew from 1 to 15. */
+static __device__ __forceinline__ uint4 across(const uint4 &first, const uint4 &second, uint32_t skew) {
+  uint32_t words[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
+#pragma unroll
+  for (uint32_t i = 0; i < 6; i++) words[i] = skew & 8 ? words[i + 2] : words[i];
+#pragma unroll
+  for (uint32_t i = 0; i < 5; i++) words[i] = skew & 4 ? words[i + 1] : words[i];
+  const uint32_t bits = 8 * (skew & 3);
+  return make_uint4(__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+                    __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits));
+}
+
+/* Whole words are read, also where only a part of one is of the nest: a word that has a byte of a buffer can be read.
+ * The neighbour's second word is this lane's first. */
+static __device__ __forceinline__ void shift_units(const struct tile &tile) {
+  const uint32_t flight = 2;
+#pragma unroll 1
+  for (uint32_t first = lane_of(); first < tile.units; first += WARP * flight) {
+    uint4 low[flight] = {}, high[flight] = {};
+    uint64_t to[flight] = {};
+    uint32_t skew = 0;
+#pragma unroll
+    for (uint32_t k = 0; k < flight; k++) {
+      if (first + k * WARP >= tile.units) continue;
+      struct rsk_place place = place_of(tile, first + k * WARP);
+      skew = (uint32_t)place.src & 15; /* the task's: the same in all */
+      to[k] = place.dst;
+      low[k] = __ldg((const uint4 *)pointer(place.src - skew));
+      high[k] = __ldg((const uint4 *)pointer(place.src - skew + 16));
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < flight; k++) {
+      if (first + k * WARP < tile.units) *(uint4 *)pointer(to[k]) = across(low[k], high[k], skew);
+    }
+  }
+}
+
 /* ---- squares ----------------------------------------------------------------------------------------------------- */
 
 /* Rows are read whole into shared memory and columns written whole from there; the padding keeps a column's elements in
@@ -393,6 +430,8 @@ static __device__ __forceinline__ void run_tiles(const unsigned char *image, con
       hash_piece(tile, rsk_piece_bytes(task, axes + task->axes, first));
     else if (KERNEL == RSK_KERNEL_CONVERT && tile.kind == RSK_TASK_CONVERT)
       convert_tile(tile);
+    else if (tile.kind == RSK_TASK_SHIFT)
+      shift_units(tile);
     else if (tile.unit <= 4)
       move_tile<narrow_word>(tile, first, room->square);
     else

@@ -37,6 +37,7 @@ static void convert(const struct rsk_task *task, struct rsk_place place) {
 static void run_unit(const struct rsk_task *task, struct rsk_place place) {
   switch (task->kind) {
   case RSK_TASK_COPY:
+  case RSK_TASK_SHIFT:
     memcpy(at(place.dst), at(place.src), task->unit);
     break;
   case RSK_TASK_ZERO:

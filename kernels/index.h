@@ -20,7 +20,8 @@
 #define RSK_TILE_BYTES 4096u
 #define RSK_MAX_TILE_UNITS RSK_TILE_BYTES
 
-enum rsk_task_kind { RSK_TASK_COPY, RSK_TASK_TURN, RSK_TASK_ZERO, RSK_TASK_CONVERT, RSK_TASK_HASH };
+/* SHIFT: a copy in whole words of 16 bytes at the destination, from a source that lies across them. */
+enum rsk_task_kind { RSK_TASK_COPY, RSK_TASK_TURN, RSK_TASK_ZERO, RSK_TASK_CONVERT, RSK_TASK_HASH, RSK_TASK_SHIFT };
 
 struct rsk_axis {
   uint64_t count;             /* at least 2 */

@@ -29,6 +29,12 @@ struct alignas(16) uint4 {
 static inline uint2 make_uint2(uint32_t x, uint32_t y) {
   return uint2{x, y};
 }
+static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
+  return uint4{x, y, z, w};
+}
+static inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t bits) {
+  return (uint32_t)(((uint64_t)high << 32 | low) >> (bits & 31));
+}
 
 #define __global__ [[maybe_unused]]
 #define __device__

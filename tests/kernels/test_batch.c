@@ -96,7 +96,7 @@ static void run_copy(const struct rsk_batch *batch, const struct rsk_launch *lau
 }
 
 /* Which forms of work the random nests came to. */
-static uint64_t seen[4][17];
+static uint64_t seen[RSK_TASK_SHIFT + 1][17];
 
 static void tally(const struct rsk_batch *batch, const struct rsk_launch *launch) {
   uint64_t bytes;
@@ -104,7 +104,7 @@ static void tally(const struct rsk_batch *batch, const struct rsk_launch *launch
   for (uint64_t i = 0; i < launch->task_count; i++) {
     struct rsk_task task;
     memcpy(&task, image + launch->tasks_off + i * sizeof task, sizeof task);
-    CHECK(task.kind < 4 && task.unit <= 16, "kind %u unit %u", task.kind, task.unit);
+    CHECK(task.kind <= RSK_TASK_SHIFT && task.unit <= 16, "kind %u unit %u", task.kind, task.unit);
     seen[task.kind][task.loose ? 0 : task.unit]++;
   }
 }
@@ -115,6 +115,7 @@ static void check_tally(void) {
     CHECK(seen[RSK_TASK_ZERO][unit] > 5, "zeros of %u bytes are rare", unit);
     CHECK(seen[RSK_TASK_CONVERT][unit] > 20 || unit == 16, "conversions of %u elements are rare", unit);
   }
+  CHECK(seen[RSK_TASK_SHIFT][16] > 20, "copies across words are rare");
   CHECK(seen[RSK_TASK_CONVERT][0] > 20, "misaligned conversions are rare");
 }
 
@@ -136,6 +137,30 @@ static void random_launches(uint64_t seed, struct arenas *arenas) {
             (unsigned long long)start, launches, (unsigned long long)i, arenas->got[i], arenas->want[i]);
     }
   }
+  rsk_batch_free(batch);
+}
+
+/* Long runs at every place within words of 16 bytes, at both ends, of every length of a word more. */
+static void skews(uint64_t dst_off, const struct arenas *arenas) {
+  struct rsk_batch *batch = rsk_batch_new();
+  struct rsk_launch launch;
+  memset(arenas->got, POISON, ROOM);
+  memset(arenas->want, POISON, ROOM);
+  uint64_t used = dst_off;
+  for (uint64_t src_off = 0; src_off < 16; src_off++) {
+    for (uint64_t run = 120; run < 150; run++, used += 512) {
+      struct rsk_loop loop = {3, 160, 176};
+      CHECK(batch && rsk_batch_add(batch, (uintptr_t)arenas->got + used, (uintptr_t)arenas->src + src_off, &loop, 1,
+                                   run, bits_of_1) == RSK_OK,
+            "add");
+      for (uint64_t k = 0; k < 3; k++) {
+        for (uint64_t i = 0; i < run; i++) arenas->want[used + 160 * k + i] = arenas->src[src_off + 176 * k + i];
+      }
+    }
+  }
+  CHECK(used <= ROOM && rsk_batch_close_launch(batch, &launch) == RSK_OK, "close");
+  run_copy(batch, &launch, dst_off);
+  CHECK(memcmp(arenas->got, arenas->want, ROOM) == 0, "runs at %llu", (unsigned long long)dst_off);
   rsk_batch_free(batch);
 }
 
@@ -321,6 +346,7 @@ int main(int argc, char **argv) {
   for (uint64_t i = 1; i <= rounds; i++) random_launches(i, &arenas);
   for (uint64_t i = 1; i <= 40 * rounds; i++) one_huge(i);
   for (uint64_t i = 1; i <= rounds; i++) one_hash(i, &arenas);
+  for (uint64_t off = 0; off < 16; off++) skews(off, &arenas);
   check_tally();
   refusals();
   device_image();
