@@ -28,8 +28,8 @@ static void measure_open(struct measure *m, struct device *device, uint64_t aren
   m->b = device_memory(device, arena);
   CALL(EventCreateWithFlags, &m->begin, 0);
   CALL(EventCreateWithFlags, &m->end, 0);
-  CALL(MemsetAsync, m->a, 1, arena, device->stream);
-  CALL(MemsetAsync, m->b, 2, arena, device->stream);
+  device_fill(device, m->a, 1, arena);
+  device_fill(device, m->b, 2, arena);
   device_wait(device);
 }
 
@@ -193,7 +193,7 @@ void device_graphs(struct device *device) {
   struct replayed replayed = {NULL};
   launched.image = image;
   double direct = seconds_of(&m, launch_work, &launched);
-  CALL(MemsetAsync, m.b, 2, m.arena, device->stream);
+  device_fill(device, m.b, 2, m.arena);
   CALL(StreamBeginCapture, device->stream, RSR_CUDA_CAPTURE_THREAD_LOCAL);
   launch_work(&m, &launched);
   CALL(StreamEndCapture, device->stream, &graph);

@@ -31,7 +31,9 @@ int device_open(struct device *device, const char *library) {
   if (rc != RSR_CUDA_OK) return no(device->cuda.GetErrorString(rc));
   *(void **)&device->EventElapsedTime = dlsym(device->cuda.library, "cudaEventElapsedTime");
   *(void **)&device->DriverGetVersion = dlsym(device->cuda.library, "cudaDriverGetVersion");
-  CHECK(device->EventElapsedTime && device->DriverGetVersion, "functions of the CUDA runtime are missing");
+  *(void **)&device->MemsetAsync = dlsym(device->cuda.library, "cudaMemsetAsync");
+  CHECK(device->EventElapsedTime && device->DriverGetVersion && device->MemsetAsync,
+        "functions of the CUDA runtime are missing");
   if (!load_kernels(device)) return 0;
   CALL(DeviceGetAttribute, &processors, RSR_CUDA_PROCESSORS, 0);
   CALL(StreamCreateWithFlags, &device->stream, RSR_CUDA_STREAM_NON_BLOCKING);
@@ -74,6 +76,10 @@ void device_launch(struct device *device, const void *image, const struct rsk_la
 
 void device_copy(struct device *device, void *dst, const void *src, uint64_t bytes) {
   CALL(MemcpyAsync, dst, src, bytes, RSR_CUDA_COPY_DEFAULT, device->stream);
+}
+
+void device_fill(struct device *device, void *dst, int value, uint64_t bytes) {
+  CHECK(device->MemsetAsync(dst, value, bytes, device->stream) == RSR_CUDA_OK, "cudaMemsetAsync");
 }
 
 void device_wait(struct device *device) {

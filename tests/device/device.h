@@ -17,6 +17,7 @@ struct device {
   /* What only these checks call. */
   int (*EventElapsedTime)(float *milliseconds, void *from, void *to);
   int (*DriverGetVersion)(int *version);
+  int (*MemsetAsync)(void *dst, int value, size_t bytes, void *stream);
   void *library, *kernels[RSK_KERNEL_COUNT];
   void *stream;
   uint32_t processors;
@@ -40,6 +41,7 @@ void *device_load(struct device *device, struct rsk_batch *batch);
 /* Queues the launch's kernel, on at most `most` blocks. */
 void device_launch(struct device *device, const void *image, const struct rsk_launch *launch, uint32_t most);
 void device_copy(struct device *device, void *dst, const void *src, uint64_t bytes);
+void device_fill(struct device *device, void *dst, int value, uint64_t bytes);
 /* Until the stream is empty. */
 void device_wait(struct device *device);
 /* Blocks that fill the card. */

@@ -19,6 +19,7 @@
 RSR_CUDA_CALLS(DECLARE)
 FAKE cudaEventElapsedTime(float *milliseconds, void *from, void *to);
 FAKE cudaDriverGetVersion(int *version);
+FAKE cudaMemsetAsync(void *dst, int value, size_t bytes, void *stream);
 __attribute__((visibility("default"))) const char *cudaGetErrorString(int error);
 
 static int handle;

@@ -80,7 +80,7 @@ static void one_launch(struct device *device, uint64_t number, struct side *card
     fill(&seed, card, host);
   CHECK(rsk_batch_close_launch(card->batch, &card->launch) == RSK_OK, "close");
   CHECK(rsk_batch_close_launch(host->batch, &host->launch) == RSK_OK, "close");
-  CALL(MemsetAsync, card->dst, 0xa5, ROOM, device->stream);
+  device_fill(device, card->dst, 0xa5, ROOM);
   memset(host->dst, 0xa5, ROOM);
   void *image = device_load(device, card->batch);
   uint32_t most = number % 3 == 0 ? (uint32_t)random_in(&seed, 1, 9) : device_blocks(device);
