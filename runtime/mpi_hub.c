@@ -25,9 +25,10 @@ double rsr_mpi_now(void) {
   return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
 }
 
-/* Messages between running ranks take microseconds; with more ranks than processors someone else must run first. */
-#define SPINS 50u
-#define YIELDS 2000u
+/* A look is what moves a long message on, though nothing ends: to sleep is for those who wait for another rank's work.
+ * With more ranks than processors someone else must run first. */
+#define SPINS 200u
+#define YIELDS 200000u
 
 void rsr_mpi_idle(uint64_t *idle) {
   if (*idle >= YIELDS)
