@@ -68,6 +68,7 @@ enum reshard_mode { RESHARD_STAGED = 0, RESHARD_FUSED = 1 };
 struct reshard_plan;
 struct reshard_context;
 struct reshard_host_group;
+struct reshard_directory;
 
 /* What went wrong, in words and in parts. Strings are NUL-terminated, cut at the end if need be, "" where unknown. */
 struct reshard_fault {
@@ -139,6 +140,19 @@ RESHARD_API void reshard_host_group_abort(struct reshard_host_group *group, uint
  * rank; 0 on success, anything else if a rank does not arrive within the timeout. Control messages never travel with
  * the data. `bytes` is the same on all ranks. */
 typedef int (*reshard_all_gather_fn)(void *user, const void *mine, size_t bytes, void *all, double timeout_seconds);
+
+/* A control channel for processes that share a directory: set config.all_gather to reshard_directory_gather and
+ * config.all_gather_user to what open gives. Open is collective and ends within the timeout; what an earlier job has
+ * left in the directory does no harm, but jobs that run at the same time need one each. A channel serves one context at
+ * a time, by one thread. The directory's file system must show a file to other hosts well within the timeout. Open:
+ * CANNOT_READ, TIMEOUT (rank 0 names a rank that did not come), INVALID_ARGUMENT, NO_MEMORY. NULL is fine for close,
+ * which leaves a small file that the next job removes. */
+RESHARD_API enum reshard_status reshard_directory_open(const char *path, uint32_t rank, uint32_t world,
+                                                       double timeout_seconds, struct reshard_directory **directory,
+                                                       struct reshard_fault *fault);
+RESHARD_API int reshard_directory_gather(void *directory, const void *mine, size_t bytes, void *all,
+                                         double timeout_seconds);
+RESHARD_API void reshard_directory_close(struct reshard_directory *directory);
 
 #define RESHARD_GUARD 1u    /* poison staging and watch its edges: finds wrong overlaps, costs time */
 #define RESHARD_VERIFY 2u   /* sender and receiver hash what they send and get: end to end, costs time; on all ranks */
