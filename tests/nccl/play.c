@@ -131,7 +131,7 @@ static bool live(struct play *play, uint32_t rank) {
   reshard_last_fault(actor->context, &actor->fault);
   actor->version = reshard_version(actor->context);
   actor->seconds = standin_now();
-  if (!goes_on) return false;
+  if (!goes_on || play->stays_open) return false;
   actor->calls = standin_counts(rank).calls;
   reshard_context_close(actor->context);
   return true;
@@ -183,7 +183,7 @@ static void judge(struct play *play) {
              actor->fault.what);
   }
   const char *other = violation ? violation : !play->wrong[0] ? play_compare(play) : NULL;
-  if (!other && !play->wrong[0]) other = standin_leak();
+  if (!other && !play->wrong[0] && !play->stays_open) other = standin_leak();
   if (other) snprintf(play->wrong, sizeof play->wrong, "%.390s", other);
 }
 
@@ -218,4 +218,13 @@ void play_run(struct play *play, const struct standin_options *options) {
   play_begin(play, options);
   standin_run(body, play);
   judge(play);
+}
+
+static void close_body(uint32_t rank, void *arg) {
+  struct play *play = arg;
+  reshard_context_close(play->actors[rank].context);
+}
+
+void play_close_contexts(struct play *play) {
+  standin_run(close_body, play);
 }

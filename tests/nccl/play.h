@@ -28,6 +28,7 @@ struct play {
   struct reshard_config config; /* of all ranks */
   uint32_t refits, cycles;      /* cycles: of open, refits, close */
   bool again;                   /* after a failure each rank opens a new context, and all must be well */
+  bool stays_open;              /* contexts are for play_close_contexts to close, before standin_end */
   /* In a rank's thread; NULL: nothing. False: the rank does no more. */
   bool (*before_open)(struct play *play, uint32_t rank);
   bool (*before_refit)(struct play *play, uint32_t rank, uint32_t refit);
@@ -46,6 +47,8 @@ void play_close(struct play *play);
 void play_run(struct play *play, const struct standin_options *options);
 /* NULL, or in words: a status, a violation, a leak, a wrong byte. */
 const char *play_wrong(const struct play *play);
+
+void play_close_contexts(struct play *play);
 
 /* The same in parts, for tests with lives of their own: begin, memory, channels; run `body`, with `play` as arg; look
  * and standin_end. */
