@@ -53,6 +53,7 @@ struct rsr_cuda_launch {
   X(Free, (void *ptr))                                                                                                 \
   X(PointerGetAttributes, (struct rsr_cuda_pointer * attributes, const void *ptr))                                     \
   X(MemcpyAsync, (void *dst, const void *src, size_t bytes, int kind, void *stream))                                   \
+  X(MemsetAsync, (void *dst, int value, size_t bytes, void *stream))                                                   \
   X(StreamCreateWithFlags, (void **stream, unsigned flags))                                                            \
   X(StreamDestroy, (void *stream))                                                                                     \
   X(StreamQuery, (void *stream))                                                                                       \

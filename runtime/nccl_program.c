@@ -248,16 +248,24 @@ static enum reshard_status register_buffers(struct reshard_context *context, str
 
 /* ---- prepare and reset ------------------------------------------------------------------------------------------- */
 
+static enum reshard_status open_staging(struct reshard_context *context, struct reshard_fault *fault) {
+  struct rsr_device *device = rsr_device_of(context);
+  uint64_t bytes = context->slice.program.slice->staging;
+  void *staging = NULL;
+  if (context->config.inject.kind == RESHARD_INJECT_NO_MEMORY) return rsr_no_memory(fault, "staging", bytes);
+  if (bytes == 0) return RESHARD_OK;
+  enum reshard_status status = RSR_CUDA(Malloc, &staging, bytes);
+  device->staged.staging = staging;
+  if (status != RESHARD_OK || !(context->config.flags & RESHARD_GUARD)) return status;
+  status = RSR_CUDA(MemsetAsync, staging, RSR_POISON, bytes, device->origin);
+  return status == RESHARD_OK ? rsr_stream_settle(context, device->origin, "staging to be poisoned", fault) : status;
+}
+
 static enum reshard_status prepare(struct reshard_context *context, struct rsk_batch *batch,
                                    struct reshard_fault *fault) {
   struct rsr_device *device = rsr_device_of(context);
-  uint64_t bytes = context->slice.program.slice->staging;
   enum reshard_status status = rsr_staged_open(&device->staged, &context->slice, context->config.flags, fault);
-  if (status != RESHARD_OK) return status;
-  if (context->config.inject.kind == RESHARD_INJECT_NO_MEMORY) return rsr_no_memory(fault, "staging", bytes);
-  void *staging = NULL;
-  if (bytes > 0) status = RSR_CUDA(Malloc, &staging, bytes);
-  device->staged.staging = staging;
+  if (status == RESHARD_OK) status = open_staging(context, fault);
   if (status == RESHARD_OK) status = add_rounds(context, batch, fault);
   if (status == RESHARD_OK) status = upload(context, batch, &device->image, fault);
   if (status == RESHARD_OK && (context->config.flags & RESHARD_REGISTER)) status = register_buffers(context, fault);

@@ -154,7 +154,8 @@ RESHARD_API int reshard_directory_gather(void *directory, const void *mine, size
                                          double timeout_seconds);
 RESHARD_API void reshard_directory_close(struct reshard_directory *directory);
 
-#define RESHARD_GUARD 1u    /* poison staging and watch its edges: finds wrong overlaps, costs time */
+/* Poison staging and watch its edges (nccl: poison it at prepare, no more): finds wrong overlaps, costs time. */
+#define RESHARD_GUARD 1u
 #define RESHARD_VERIFY 2u   /* sender and receiver hash what they send and get: end to end, costs time; on all ranks */
 #define RESHARD_NO_GRAPH 4u /* nccl: enqueue every refit anew, without a CUDA graph */
 #define RESHARD_REGISTER 8u /* nccl: register the buffers of direct messages with the communicator */

@@ -153,8 +153,8 @@ int main(int argc, char **argv) {
   struct rsp_error error;
   CHECK(rsp_rank_open(path, rank, &view, &error) == RSP_OK, "%s", error.text);
   uint64_t messages = messages_of(&view.program);
-  printf("rank %u of %u, %u rounds, at least %llu sends and receives; milliseconds of CPU time, least of 5:\n", rank, world,
-         info.rounds, (unsigned long long)messages);
+  printf("rank %u of %u, %u rounds, at least %llu sends and receives; milliseconds of CPU time, least of 5:\n", rank,
+         world, info.rounds, (unsigned long long)messages);
   printf("  open and context %.2f, bind %.2f, prepare %.2f (with a graph %.2f), close %.2f\n", plain.open * 1e3,
          plain.bind * 1e3, plain.prepare * 1e3, graph.prepare * 1e3, plain.close * 1e3);
   printf("  refit without a graph %.2f: %.0f ns for each send or receive; with one %.4f\n", plain.refit * 1e3,

@@ -91,7 +91,7 @@ int main(int argc, char **argv) {
     all_calls((uint32_t)atoi(argv[3]), strtoull(argv[4], NULL, 10));
     return 0;
   }
-  form = TINY_PLAIN, flags = RESHARD_REGISTER;
+  form = TINY_PLAIN, flags = RESHARD_REGISTER | RESHARD_GUARD;
   all_calls(0, 0);
   form = TINY_RELAY_DIRECT, flags = RESHARD_NO_GRAPH;
   all_calls(0, 0);
