@@ -23,6 +23,7 @@ enum { DIRECT_MIN = 1 << 20 }; /* bytes: shorter runs are packed, so that a roun
 
 struct compile {
   struct rsc_arena *arena;
+  struct rsc_arena *values;  /* of buffers, until they are placed */
   struct rsc_arena *attempt; /* routes and what is made from them, of the present attempt to find rounds */
   struct rsc_sources *sources;
   struct rsc_diag *diag;
@@ -145,7 +146,7 @@ static bool compile(struct compile *c) {
   const struct rsc_layout *layout[2];
   for (int s = 0; s < 2; s++) {
     bool trouble = false;
-    layout[s] = rsc_resolve(c->arena, c->sources, c->diag, (enum rsc_side)s, o, &trouble);
+    layout[s] = rsc_resolve(c->arena, c->values, c->sources, c->diag, (enum rsc_side)s, o, &trouble);
     c->trouble |= trouble;
   }
   if (o->stop_after && !strcmp(o->stop_after, "parse")) {
@@ -162,6 +163,7 @@ static bool compile(struct compile *c) {
     if (placed[s] && dumps(c, "placement")) rsc_placement_print(placed[s], o->dump_file);
     if (placed[s]) count_placement(stats, placed[s]);
   }
+  rsc_arena_reset(c->values);
   if (!passed(c, "place", placed[0] && placed[1])) return c->stopped;
 
   const struct rsc_pairs *pairs = rsc_pair(c->arena, c->diag, placed[0], placed[1], &intersections);
@@ -224,7 +226,7 @@ static void dump_plan(const struct compile *c) {
 enum rsc_outcome rsc_compile(const struct rsc_options *options, rsc_diag_fn diag, void *diag_user,
                              void (*on_pass)(void *user, const char *pass), void *pass_user,
                              struct rsc_result *result) {
-  struct compile c = {.arena = rsc_arena_new(), .attempt = rsc_arena_new(), .o = options, .on_pass = on_pass,
+  struct compile c = {.arena = rsc_arena_new(), .values = rsc_arena_new(), .attempt = rsc_arena_new(), .o = options, .on_pass = on_pass,
                       .pass_user = pass_user, .result = result};
   *result = (struct rsc_result){0};
   c.sources = rsc_sources_new(c.arena);
@@ -233,6 +235,7 @@ enum rsc_outcome rsc_compile(const struct rsc_options *options, rsc_diag_fn diag
   rsc_diag_flush(c.diag);
   dump_plan(&c);
   result->stats.arena_bytes = rsc_arena_bytes(c.arena) + rsc_arena_bytes(c.attempt);
+  rsc_arena_free(c.values);
   rsc_arena_free(c.attempt);
   rsc_arena_free(c.arena);
   return ok ? RSC_COMPILED : c.trouble ? RSC_TROUBLE : RSC_REJECTED;

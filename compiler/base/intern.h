@@ -24,6 +24,10 @@ struct rsc_symbol {
 
 struct rsc_interner;
 struct rsc_interner *rsc_interner_new(struct rsc_arena *arena);
+/* The same, but the names' bytes live in `texts`, where they may stay when the rest goes. */
+struct rsc_interner *rsc_interner_new_apart(struct rsc_arena *arena, struct rsc_arena *texts);
+/* Room for so many more symbols, so that the tables need not grow in steps. */
+void rsc_intern_reserve(struct rsc_interner *in, size_t more);
 
 /* The symbol of text[0, len), made if it is new. Never NULL. */
 const struct rsc_symbol *rsc_intern(struct rsc_interner *in, const char *text, size_t len);

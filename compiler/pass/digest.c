@@ -10,36 +10,67 @@
 
 #include "compiler/pass/lower.h"
 
-static void put(XXH3_state_t *state, const void *bytes, size_t len) {
-  if (len) XXH3_128bits_update(state, bytes, len);
-}
-static void put_int(XXH3_state_t *state, int64_t v) {
-  unsigned char b[8];
-  for (int i = 0; i < 8; i++) b[i] = (unsigned char)((uint64_t)v >> (8 * i));
-  put(state, b, sizeof b);
-}
-static void put_text(XXH3_state_t *state, const char *text) {
-  put_int(state, (int64_t)strlen(text));
-  put(state, text, strlen(text));
+/* Values are few bytes each: they are gathered, so that the hash has long stretches to work on. */
+struct hasher {
+  XXH3_state_t *state;
+  bool begun; /* the state has taken something */
+  size_t used;
+  unsigned char bytes[8192];
+};
+
+static void open_hasher(struct hasher *h) {
+  h->state = XXH3_createState();
+  if (!h->state) rsc_oom(0);
+  h->begun = false;
+  h->used = 0;
 }
 
-static XXH3_state_t *start(void) {
-  XXH3_state_t *state = XXH3_createState();
-  if (!state) rsc_oom(0);
-  XXH3_128bits_reset(state);
-  return state;
+static void flush(struct hasher *h) {
+  if (!h->begun) XXH3_128bits_reset(h->state);
+  h->begun = true;
+  XXH3_128bits_update(h->state, h->bytes, h->used);
+  h->used = 0;
 }
 
-static XXH128_hash_t finish(XXH3_state_t *state) {
-  XXH128_hash_t hash = XXH3_128bits_digest(state);
-  XXH3_freeState(state);
+/* The hash of what was put; the next begins anew. */
+static XXH128_hash_t take_hash(struct hasher *h) {
+  bool short_one = !h->begun;
+  if (!short_one) flush(h);
+  XXH128_hash_t hash = short_one ? XXH3_128bits(h->bytes, h->used) : XXH3_128bits_digest(h->state);
+  h->begun = false;
+  h->used = 0;
   return hash;
 }
 
+static void close_hasher(struct hasher *h) { XXH3_freeState(h->state); }
+
+static void put(struct hasher *h, const void *bytes, size_t len) {
+  const unsigned char *from = bytes;
+  while (len) {
+    if (h->used == sizeof h->bytes) flush(h);
+    size_t room = sizeof h->bytes - h->used, n = len < room ? len : room;
+    memcpy(h->bytes + h->used, from, n);
+    h->used += n;
+    from += n;
+    len -= n;
+  }
+}
+
+static void put_int(struct hasher *h, int64_t v) {
+  unsigned char b[8];
+  for (int i = 0; i < 8; i++) b[i] = (unsigned char)((uint64_t)v >> (8 * i));
+  put(h, b, sizeof b);
+}
+
+static void put_text(struct hasher *h, const char *text) {
+  size_t len = strlen(text);
+  put_int(h, (int64_t)len);
+  put(h, text, len);
+}
+
 /* What one entry holds, tensors by name. */
-static XXH128_hash_t entry_digest(XXH3_state_t *state, const struct rsc_layout *layout, const struct rsc_class *c,
+static XXH128_hash_t entry_digest(struct hasher *state, const struct rsc_layout *layout, const struct rsc_class *c,
                                   const struct rsc_entry *e, const int32_t *tensors) {
-  XXH3_128bits_reset(state);
   put_int(state, e->ndim);
   for (int32_t i = 0; i < e->ndim; i++) put_int(state, e->dims[i]);
   for (size_t k = 0; k < e->pieces.len; k++) {
@@ -62,10 +93,10 @@ static XXH128_hash_t entry_digest(XXH3_state_t *state, const struct rsc_layout *
       put_int(state, rsc_nest_step(&p->nest, i, RSC_F_POS));
     }
   }
-  return XXH3_128bits_digest(state);
+  return take_hash(state);
 }
 
-static void put_tensor(XXH3_state_t *state, const struct rsc_paired_tensor *t, enum rsc_side side) {
+static void put_tensor(struct hasher *state, const struct rsc_paired_tensor *t, enum rsc_side side) {
   put_text(state, t->tensor->name);
   put_int(state, t->tensor->dtype);
   put_int(state, t->tensor->ndim);
@@ -75,7 +106,9 @@ static void put_tensor(XXH3_state_t *state, const struct rsc_paired_tensor *t, e
 
 void rsc_side_digest(const struct rsc_pairs *pairs, enum rsc_side side, uint8_t digest[16]) {
   const struct rsc_layout *layout = pairs->placement[side]->layout;
-  XXH3_state_t *state = start(), *inner = start();
+  struct hasher outer, nested, *state = &outer, *inner = &nested;
+  open_hasher(state);
+  open_hasher(inner);
   put_int(state, layout->world);
   for (int32_t i = 0; i < pairs->tensor_count; i++)
     if (pairs->tensors[i].by_side[side].count || pairs->tensors[i].skip_train || pairs->tensors[i].skip_infer)
@@ -101,12 +134,14 @@ void rsc_side_digest(const struct rsc_pairs *pairs, enum rsc_side side, uint8_t 
     }
   }
   free(of);
-  XXH3_freeState(inner);
-  XXH128_canonicalFromHash((XXH128_canonical_t *)digest, finish(state));
+  close_hasher(inner);
+  XXH128_canonicalFromHash((XXH128_canonical_t *)digest, take_hash(state));
+  close_hasher(state);
 }
 
 void rsc_cluster_digest(const struct rsc_cluster *c, uint8_t digest[16]) {
-  XXH3_state_t *state = start();
+  struct hasher hasher, *state = &hasher;
+  open_hasher(state);
   const double rates[6] = {c->links.nvlink_bandwidth,  c->links.nvlink_latency,   c->links.network_bandwidth,
                            c->links.network_latency, c->links.memory_bandwidth, c->links.issue_seconds};
   put(state, rates, sizeof rates);
@@ -122,14 +157,17 @@ void rsc_cluster_digest(const struct rsc_cluster *c, uint8_t digest[16]) {
     put_int(state, c->processes[r].train_rank);
     put_int(state, c->processes[r].infer_rank);
   }
-  XXH128_canonicalFromHash((XXH128_canonical_t *)digest, finish(state));
+  XXH128_canonicalFromHash((XXH128_canonical_t *)digest, take_hash(state));
+  close_hasher(state);
 }
 
 void rsc_options_digest(const struct rsc_plan_limits *limits, uint8_t digest[16]) {
-  XXH3_state_t *state = start();
+  struct hasher hasher, *state = &hasher;
+  open_hasher(state);
   put_int(state, limits->staging);
   put_int(state, limits->chunk);
   put_int(state, limits->max_ops);
   put_int(state, limits->max_peers);
-  XXH128_canonicalFromHash((XXH128_canonical_t *)digest, finish(state));
+  XXH128_canonicalFromHash((XXH128_canonical_t *)digest, take_hash(state));
+  close_hasher(state);
 }

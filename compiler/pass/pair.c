@@ -16,6 +16,8 @@ static bool digit(char c) { return c >= '0' && c <= '9'; }
 
 int rsc_natural_compare(const char *a, const char *b) {
   const char *x = a, *y = b;
+  while (*x && *x == *y) x++, y++;
+  while (x > a && digit(x[-1])) x--, y--; /* a number is compared whole */
   while (*x && *y) {
     if (digit(*x) && digit(*y)) {
       while (*x == '0' && digit(x[1])) x++;

@@ -15,13 +15,13 @@ static const struct rsc_limits generous = {
 
 static void begin(struct rsc_resolver *r) {
   struct rsc_arena *arena = r->arena;
-  r->said = rsc_keys_new(arena);
-  r->site_keys = rsc_keys_new(arena);
-  r->overlap_keys = rsc_keys_new(arena);
-  r->glob_keys = rsc_keys_new(arena);
-  r->buffer_keys = rsc_keys_new(arena);
-  r->tensor_names = rsc_interner_new(arena);
-  r->buffer_names = rsc_interner_new(arena);
+  r->said = rsc_keys_new(r->own);
+  r->site_keys = rsc_keys_new(r->own);
+  r->overlap_keys = rsc_keys_new(r->own);
+  r->glob_keys = rsc_keys_new(r->own);
+  r->buffer_keys = rsc_keys_new(r->own);
+  r->tensor_names = rsc_interner_new_apart(r->own, arena);
+  r->buffer_names = rsc_interner_new_apart(r->own, arena);
   r->grammar = (struct rsc_grammar){arena, r->sources, r->diag, rsc_interner_new(arena), 1}; /* statement 0: none */
   r->site = -1;
   RSC_ENSURE(arena, &r->defines_used, r->options->define_count + 1);
@@ -63,15 +63,21 @@ static void execute(struct rsc_resolver *r) {
   if (r->meshes.len) settle_world(r);
 }
 
+static void *kept(struct rsc_resolver *r, const void *at, size_t count, size_t size) {
+  void *copy = rsc_arena_array(r->arena, count, size);
+  if (count) memcpy(copy, at, count * size);
+  return copy;
+}
+
 static const struct rsc_layout *finish(struct rsc_resolver *r) {
   struct rsc_layout *layout = RSC_NEW(r->arena, struct rsc_layout);
   *layout = (struct rsc_layout){.side = r->side,
                                 .world = r->world,
-                                .tensors = r->tensors.at,
+                                .tensors = kept(r, r->tensors.at, r->tensors.len, sizeof *r->tensors.at),
                                 .tensor_count = (int64_t)r->tensors.len,
                                 .meshes = r->meshes.at,
                                 .mesh_count = (int32_t)r->meshes.len,
-                                .buffers = r->buffers.at,
+                                .buffers = kept(r, r->buffers.at, r->buffers.len, sizeof *r->buffers.at),
                                 .buffer_count = (int64_t)r->buffers.len,
                                 .skips = r->skips.at,
                                 .skip_count = (int64_t)r->skips.len};
@@ -87,29 +93,40 @@ static void dump_ast(const struct rsc_resolver *r) {
   }
 }
 
-const struct rsc_layout *rsc_resolve_within(struct rsc_arena *arena, struct rsc_sources *sources, struct rsc_diag *diag,
-                                            enum rsc_side side, const struct rsc_options *options,
-                                            const struct rsc_limits *limits, bool *trouble) {
+static const struct rsc_layout *resolve(struct rsc_resolver *r, bool *trouble) {
+  const struct rsc_options *options = r->options;
+  begin(r);
+  *trouble = false;
+  const char *path = r->side == RSC_TRAIN ? options->train_path : options->infer_path;
+  if (!rsc_load_top(r, path, trouble)) return NULL;
+  dump_ast(r);
+  if (options->stop_after && strcmp(options->stop_after, "parse") == 0) return NULL;
+  execute(r);
+  rsc_scratch_free(r);
+  return rsc_diag_errors(r->diag) == r->errors_before ? finish(r) : NULL;
+}
+
+const struct rsc_layout *rsc_resolve_within(struct rsc_arena *arena, struct rsc_arena *values,
+                                            struct rsc_sources *sources, struct rsc_diag *diag, enum rsc_side side,
+                                            const struct rsc_options *options, const struct rsc_limits *limits,
+                                            bool *trouble) {
   struct rsc_resolver *r = RSC_NEW(arena, struct rsc_resolver);
   *r = (struct rsc_resolver){.arena = arena,
+                             .values = values,
+                             .own = rsc_arena_new(),
                              .sources = sources,
                              .diag = diag,
                              .side = side,
                              .options = options,
                              .limits = *limits,
                              .errors_before = rsc_diag_errors(diag)};
-  begin(r);
-  *trouble = false;
-  const char *path = side == RSC_TRAIN ? options->train_path : options->infer_path;
-  if (!rsc_load_top(r, path, trouble)) return NULL;
-  dump_ast(r);
-  if (options->stop_after && strcmp(options->stop_after, "parse") == 0) return NULL;
-  execute(r);
-  rsc_scratch_free(r);
-  return rsc_diag_errors(diag) == r->errors_before ? finish(r) : NULL;
+  const struct rsc_layout *layout = resolve(r, trouble);
+  rsc_arena_free(r->own);
+  return layout;
 }
 
-const struct rsc_layout *rsc_resolve(struct rsc_arena *arena, struct rsc_sources *sources, struct rsc_diag *diag,
-                                     enum rsc_side side, const struct rsc_options *options, bool *trouble) {
-  return rsc_resolve_within(arena, sources, diag, side, options, &generous, trouble);
+const struct rsc_layout *rsc_resolve(struct rsc_arena *arena, struct rsc_arena *values, struct rsc_sources *sources,
+                                     struct rsc_diag *diag, enum rsc_side side, const struct rsc_options *options,
+                                     bool *trouble) {
+  return rsc_resolve_within(arena, values, sources, diag, side, options, &generous, trouble);
 }

@@ -14,9 +14,11 @@ extern "C" {
 /* Reads the side's file through options->load (with its includes and models, which are added to `sources`), parses and
  * resolves it. All errors go to diag; returns NULL if there was any. `*trouble` is set when a top file cannot be read.
  * With options->dump "ast" the syntax trees of the side's files are printed to dump_file; with stop_after "parse" that
- * is all, and NULL is returned without an error. */
-const struct rsc_layout *rsc_resolve(struct rsc_arena *arena, struct rsc_sources *sources, struct rsc_diag *diag,
-                                     enum rsc_side side, const struct rsc_options *options, bool *trouble);
+ * is all, and NULL is returned without an error. The values of the layout's buffers and their loop_values live in
+ * `values`: nobody needs them after place. The rest lives in `arena`. */
+const struct rsc_layout *rsc_resolve(struct rsc_arena *arena, struct rsc_arena *values, struct rsc_sources *sources,
+                                     struct rsc_diag *diag, enum rsc_side side, const struct rsc_options *options,
+                                     bool *trouble);
 
 /* What a layout may ask for before it is refused as too large. rsc_resolve has generous limits; fuzzers have small
  * ones. */
@@ -27,9 +29,10 @@ struct rsc_limits {
   int64_t ranks;   /* of one mesh */
   int64_t scratch; /* bytes of strings and tables at one time */
 };
-const struct rsc_layout *rsc_resolve_within(struct rsc_arena *arena, struct rsc_sources *sources, struct rsc_diag *diag,
-                                            enum rsc_side side, const struct rsc_options *options,
-                                            const struct rsc_limits *limits, bool *trouble);
+const struct rsc_layout *rsc_resolve_within(struct rsc_arena *arena, struct rsc_arena *values,
+                                            struct rsc_sources *sources, struct rsc_diag *diag, enum rsc_side side,
+                                            const struct rsc_options *options, const struct rsc_limits *limits,
+                                            bool *trouble);
 
 /* Stable text form. */
 void rsc_layout_print(const struct rsc_layout *layout, FILE *out);

@@ -55,7 +55,7 @@ static bool eval_dtype(struct rsc_resolver *r, const struct rsc_ast *name, enum 
 static bool eval_shape(struct rsc_resolver *r, const struct rsc_ast *list, struct rsc_tensor *t) {
   if (list->kid_count > NDIM_MAX)
     return rsc_fail(r, RSC_NDIM, list->span, "%zu dimensions; a tensor has at most %d", list->kid_count, NDIM_MAX);
-  int64_t *dims = RSC_ARRAY(r->arena, int64_t, list->kid_count ? list->kid_count : 1);
+  int64_t *dims = RSC_ARRAY(r->own, int64_t, list->kid_count ? list->kid_count : 1);
   t->dims = dims;
   t->ndim = (int32_t)list->kid_count;
   t->elems = 1;
@@ -76,9 +76,19 @@ static bool eval_shape(struct rsc_resolver *r, const struct rsc_ast *list, struc
   return true;
 }
 
+/* Tensors of one loop have mostly the same shape: one copy for them. */
+static const int64_t *keep_dims(struct rsc_resolver *r, const struct rsc_tensor *tensor) {
+  size_t bytes = (size_t)tensor->ndim * sizeof *tensor->dims;
+  const struct rsc_tensor *before = r->tensors.len > 1 ? &r->tensors.at[r->tensors.len - 2] : NULL;
+  if (before && before->ndim == tensor->ndim && (!bytes || !memcmp(before->dims, tensor->dims, bytes))) return before->dims;
+  int64_t *dims = RSC_ARRAY(r->arena, int64_t, tensor->ndim);
+  if (bytes) memcpy(dims, tensor->dims, bytes);
+  return dims;
+}
+
 bool rsc_declare(struct rsc_resolver *r, const struct rsc_tensor *tensor) {
   const struct rsc_symbol *symbol = rsc_intern(r->tensor_names, tensor->name, strlen(tensor->name));
-  RSC_ENSURE(r->arena, &r->declared, (size_t)symbol->id + 1);
+  RSC_ENSURE(r->own, &r->declared, (size_t)symbol->id + 1);
   int32_t first = r->declared.at[symbol->id];
   if (first) {
     rsc_fail(r, RSC_TENSOR_TWICE, tensor->span, "tensor '%s' is already declared",
@@ -86,8 +96,10 @@ bool rsc_declare(struct rsc_resolver *r, const struct rsc_tensor *tensor) {
     rsc_fail_note(r, r->tensors.at[first - 1].span, "it is declared here");
     return false;
   }
-  *RSC_PUSH(r->arena, &r->tensors) = *tensor;
-  r->tensors.at[r->tensors.len - 1].name = symbol->text;
+  *RSC_PUSH(r->own, &r->tensors) = *tensor;
+  struct rsc_tensor *kept = &r->tensors.at[r->tensors.len - 1];
+  kept->name = symbol->text;
+  kept->dims = keep_dims(r, tensor);
   r->declared.at[symbol->id] = (int32_t)r->tensors.len;
   return true;
 }
@@ -102,7 +114,7 @@ void rsc_run_tensor(struct rsc_resolver *r, const struct rsc_ast *s) {
   struct rsc_tensor t = {.span = s->kids[0]->span};
   bool ok = eval_label(r, s->kids[0], "tensor", &name) && eval_dtype(r, s->kids[1], &t.dtype);
   if (!ok || !eval_shape(r, s->kids[2], &t)) return;
-  t.name = rsc_arena_strdup(r->arena, name.u.str, name.len);
+  t.name = rsc_arena_strdup(r->own, name.u.str, name.len);
   rsc_declare(r, &t);
 }
 
@@ -119,7 +131,7 @@ static struct rsc_buffer_group *group_of(struct rsc_resolver *r, uint32_t name, 
     struct rsc_buffer_group *group = &r->groups.at[g - 1];
     if (group->mesh == site->mesh && group->pinned == site->pinned) return group;
   }
-  *RSC_PUSH(r->arena, &r->groups) =
+  *RSC_PUSH(r->own, &r->groups) =
       (struct rsc_buffer_group){.mesh = site->mesh, .pinned = site->pinned, .next = r->group_of.at[name]};
   r->group_of.at[name] = (int32_t)r->groups.len;
   return &r->groups.at[r->groups.len - 1];
@@ -127,14 +139,14 @@ static struct rsc_buffer_group *group_of(struct rsc_resolver *r, uint32_t name, 
 
 static bool stands_once(struct rsc_resolver *r, const struct rsc_symbol *name, struct rsc_span span) {
   int32_t site = r->site, pair[2] = {(int32_t)name->id, site};
-  RSC_ENSURE(r->arena, &r->group_of, (size_t)name->id + 1);
+  RSC_ENSURE(r->own, &r->group_of, (size_t)name->id + 1);
   bool fresh;
   int32_t place = rsc_keys_id(r->buffer_keys, pair, sizeof pair, &fresh);
   if (!fresh) {
     refuse_twice(r, name, span, site, &r->places.at[place]);
     return false;
   }
-  *RSC_PUSH(r->arena, &r->places) = (struct rsc_buffer_place){.site = site, .span = span};
+  *RSC_PUSH(r->own, &r->places) = (struct rsc_buffer_place){.site = site, .span = span};
   struct rsc_buffer_group *mine = group_of(r, name->id, &r->sites.at[site]);
   r->places.at[place].next = mine->first;
   mine->first = place + 1;
@@ -181,7 +193,7 @@ void rsc_run_buffer(struct rsc_resolver *r, const struct rsc_ast *s) {
   const struct rsc_symbol *name = rsc_intern(r->buffer_names, label.u.str, label.len);
   if (r->doubtful || !stands_once(r, name, span)) return;
   const struct rsc_site *site = &r->sites.at[r->site];
-  *RSC_PUSH(r->arena, &r->buffers) = (struct rsc_buffer){.name = name->text,
+  *RSC_PUSH(r->own, &r->buffers) = (struct rsc_buffer){.name = name->text,
                                                          .dtype = dtype,
                                                          .mesh = site->mesh,
                                                          .pins = site->pins,

@@ -39,7 +39,7 @@ bool rsc_enter_turns(struct rsc_resolver *r, const struct rsc_ast *var, size_t *
   if (!r->call && !rsc_may_define(r, var->symbol, var->span)) return false;
   *mark = r->undo.len;
   rsc_bind(r, var->symbol, (struct rsc_binding){.kind = RSC_CONST, .span = var->span});
-  *RSC_PUSH(r->arena, &r->loops) = (struct rsc_loop_value){.name = var->symbol};
+  *RSC_PUSH(r->own, &r->loops) = (struct rsc_loop_value){.name = var->symbol};
   return true;
 }
 
@@ -170,22 +170,22 @@ static bool tensors(struct rsc_resolver *r, const struct rsc_ast *e, struct rsc_
   if (!arg_count(r, e, 1, 1) || !rsc_eval_string(r, e->kids[1]->kids[0], "the argument of 'tensors'", &glob))
     return false;
   struct rsc_key key = {0};
-  rsc_key_int(r->arena, &key, (int64_t)r->tensors.len);
-  rsc_key_add(r->arena, &key, glob.u.str, glob.len);
+  rsc_key_int(r->own, &key, (int64_t)r->tensors.len);
+  rsc_key_add(r->own, &key, glob.u.str, glob.len);
   bool fresh;
   int32_t id = rsc_keys_id(r->glob_keys, key.at, key.len, &fresh);
   if (fresh) {
-    const char *pattern = rsc_arena_strdup(r->arena, glob.u.str, glob.len);
+    const char *pattern = rsc_arena_strdup(r->own, glob.u.str, glob.len);
     struct {
       RSC_VEC(struct rsc_item);
     } found = {0};
     for (size_t i = 0; i < r->tensors.len; i++) {
       const char *name = r->tensors.at[i].name;
       if (!rsc_glob_match(pattern, name)) continue;
-      *RSC_PUSH(r->arena, &found) = rsc_str(name, strlen(name));
+      *RSC_PUSH(r->own, &found) = rsc_str(name, strlen(name));
     }
     r->steps += r->tensors.len;
-    *RSC_PUSH(r->arena, &r->glob_items) = (struct rsc_item){.kind = RSC_TABLE, .len = found.len, .u.table = found.at};
+    *RSC_PUSH(r->own, &r->glob_items) = (struct rsc_item){.kind = RSC_TABLE, .len = found.len, .u.table = found.at};
   }
   *out = r->glob_items.at[id];
   return true;

@@ -23,7 +23,7 @@ int32_t rsc_axis_of(struct rsc_resolver *r, const struct rsc_mesh *mesh, const s
   for (int32_t i = 0; i < mesh->axis_count; i++)
     rsc_guess_offer(&guess, mesh->axes[i].name, strlen(mesh->axes[i].name));
   rsc_fail(r, RSC_AXIS_UNKNOWN, name->span, "mesh '%s' has no axis '%s'%s", mesh->name, name->symbol->text,
-           rsc_guess_text(r->arena, &guess));
+           rsc_guess_text(r->values, &guess));
   rsc_fail_note(r, mesh->span, "mesh '%s' is defined here", mesh->name);
   return -1;
 }
@@ -173,7 +173,7 @@ static bool no_rule(struct rsc_resolver *r, const struct rsc_ast *rule, const st
   struct rsc_guess guess;
   rsc_guess_begin(&guess, name->text, name->len);
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) rsc_guess_offer(&guess, words[i], strlen(words[i]));
-  const char *text = rsc_guess_text(r->arena, &guess);
+  const char *text = rsc_guess_text(r->values, &guess);
   return rsc_fail(r, RSC_CUT_RULE, rule->span, "'%s' is no cutting rule here%s%s", name->text, text,
                   *text ? "" : "; rules are " RULES);
 }
@@ -248,14 +248,14 @@ bool rsc_eval_cuts(struct rsc_resolver *r, const struct rsc_ast *list, struct rs
 
 static const int64_t *keep_list(struct rsc_resolver *r, const int64_t *list, int64_t len) {
   if (!list) return NULL;
-  int64_t *kept = RSC_ARRAY(r->arena, int64_t, len ? len : 1);
+  int64_t *kept = RSC_ARRAY(r->values, int64_t, len ? len : 1);
   if (len) memcpy(kept, list, (size_t)len * sizeof *kept);
   return kept;
 }
 
 const struct rsc_cut *rsc_keep_cuts(struct rsc_resolver *r, const struct rsc_cut *cuts, int32_t count) {
   if (!count) return NULL;
-  struct rsc_cut *kept = RSC_ARRAY(r->arena, struct rsc_cut, count);
+  struct rsc_cut *kept = RSC_ARRAY(r->values, struct rsc_cut, count);
   memcpy(kept, cuts, (size_t)count * sizeof *kept);
   for (int32_t i = 0; i < count; i++) {
     kept[i].list = keep_list(r, cuts[i].list, cuts[i].list_len);

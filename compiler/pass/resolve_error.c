@@ -18,9 +18,9 @@ bool rsc_failed_before(const struct rsc_resolver *r, uint32_t statement) {
 /* The same words about the same place are said once, whatever statement led there. */
 static bool is_news(struct rsc_resolver *r, enum rsc_code code, struct rsc_span span, const char *text) {
   struct rsc_key key = {0};
-  rsc_key_int(r->arena, &key, (int64_t)code);
-  rsc_key_add(r->arena, &key, &span, sizeof span);
-  rsc_key_add(r->arena, &key, text, strlen(text));
+  rsc_key_int(r->own, &key, (int64_t)code);
+  rsc_key_add(r->own, &key, &span, sizeof span);
+  rsc_key_add(r->own, &key, text, strlen(text));
   bool fresh;
   rsc_keys_id(r->said, key.at, key.len, &fresh);
   return fresh;
@@ -52,9 +52,9 @@ static char *formatted(struct rsc_resolver *r, const char *format, va_list args)
   char few[256], *text;
   int n = vsnprintf(few, sizeof few, format, args);
   size_t size = n < 0 ? 1 : (size_t)n + 1;
-  text = rsc_arena_strdup(r->arena, few, size <= sizeof few ? size - 1 : 0);
+  text = rsc_arena_strdup(r->own, few, size <= sizeof few ? size - 1 : 0);
   if (size > sizeof few) {
-    text = rsc_arena_alloc(r->arena, size);
+    text = rsc_arena_alloc(r->own, size);
     vsnprintf(text, size, format, again);
   }
   va_end(again);
@@ -75,7 +75,7 @@ bool rsc_fail(struct rsc_resolver *r, enum rsc_code code, struct rsc_span span, 
   va_start(args, format);
   char *text = formatted(r, format, args);
   va_end(args);
-  RSC_ENSURE(r->arena, &r->failed, (size_t)r->statement + 1);
+  RSC_ENSURE(r->own, &r->failed, (size_t)r->statement + 1);
   r->failed.at[r->statement] = true;
   if (!is_news(r, code, span, text)) return false;
   rsc_error(r->diag, code, span, "%s", text);
@@ -105,7 +105,7 @@ static void __attribute__((format(printf, 3, 4))) put(struct rsc_resolver *r, st
   int n = vsnprintf(piece, sizeof piece, format, args);
   va_end(args);
   size_t len = n < 0 ? 0 : (size_t)n < sizeof piece ? (size_t)n : sizeof piece - 1;
-  RSC_RESERVE(r->arena, t, t->len + len + 1);
+  RSC_RESERVE(r->values, t, t->len + len + 1);
   memcpy(t->at + t->len, piece, len + 1);
   t->len += len;
 }
@@ -120,7 +120,7 @@ static void put_item(struct rsc_resolver *r, struct text *t, const struct rsc_it
     put(r, t, "%g", item->u.decimal);
     break;
   case RSC_STR:
-    put(r, t, "\"%.120s%s\"", rsc_name_shown(r->arena, item->u.str, item->len < 120 ? item->len : 120, false),
+    put(r, t, "\"%.120s%s\"", rsc_name_shown(r->own, item->u.str, item->len < 120 ? item->len : 120, false),
         item->len > 120 ? "..." : "");
     break;
   case RSC_TABLE:
@@ -174,7 +174,7 @@ const char *rsc_kind_text(enum rsc_kind kind) {
 }
 
 const char *rsc_shown(struct rsc_resolver *r, const char *name, size_t len) {
-  return rsc_name_shown(r->arena, name, len, false);
+  return rsc_name_shown(r->own, name, len, false);
 }
 
 bool rsc_step(struct rsc_resolver *r, struct rsc_span span) {

@@ -180,29 +180,37 @@ void rsc_run_include(struct rsc_resolver *r, const struct rsc_ast *s) {
 
 static struct rsc_item constant_item(struct rsc_resolver *r, const struct rsc_constant *c) {
   if (c->kind == RSC_CONSTANT_INT) return rsc_int(c->number);
-  if (c->kind == RSC_CONSTANT_STRING) return rsc_str(c->string, strlen(c->string));
+  size_t len = c->kind == RSC_CONSTANT_STRING ? strlen(c->string) : 0;
+  if (c->kind == RSC_CONSTANT_STRING) return rsc_str(rsc_arena_strdup(r->arena, c->string, len), len);
   struct rsc_item *items = RSC_ARRAY(r->arena, struct rsc_item, c->item_count ? c->item_count : 1);
   for (int64_t i = 0; i < c->item_count; i++) items[i] = constant_item(r, &c->items[i]);
   return (struct rsc_item){.kind = RSC_TABLE, .len = (size_t)c->item_count, .u.table = items};
 }
 
-static void take_catalogue(struct rsc_resolver *r, const struct found *found) {
-  struct rsc_catalogue catalogue = {0};
-  int index = add_source(r, found->path, found->title, found->text, found->len);
-  if (!rsc_catalogue_read(r->arena, r->sources, r->diag, index, &catalogue)) {
-    r->model_failed = true;
-    return;
+static void declare_all(struct rsc_resolver *r, const struct rsc_catalogue *catalogue) {
+  RSC_RESERVE(r->own, &r->tensors, r->tensors.len + (size_t)catalogue->tensor_count);
+  rsc_intern_reserve(r->tensor_names, (size_t)catalogue->tensor_count);
+  for (int64_t i = 0; i < catalogue->tensor_count; i++) {
+    if (!rsc_declare(r, &catalogue->tensors[i])) break;
   }
-  RSC_RESERVE(r->arena, &r->tensors, r->tensors.len + (size_t)catalogue.tensor_count);
-  for (int64_t i = 0; i < catalogue.tensor_count; i++) {
-    if (!rsc_declare(r, &catalogue.tensors[i])) break;
-  }
-  for (int64_t i = 0; i < catalogue.constant_count; i++) {
-    const struct rsc_constant *c = &catalogue.constants[i];
+  for (int64_t i = 0; i < catalogue->constant_count; i++) {
+    const struct rsc_constant *c = &catalogue->constants[i];
     const struct rsc_symbol *name = rsc_intern(r->grammar.names, c->name, strlen(c->name));
     if (!rsc_may_define(r, name, c->span)) continue;
     rsc_bind(r, name, (struct rsc_binding){.kind = RSC_CONST, .item = constant_item(r, c), .span = c->span});
   }
+}
+
+/* What the layout keeps of a catalogue is copied: the rest is as large and goes at once. */
+static void take_catalogue(struct rsc_resolver *r, const struct found *found) {
+  struct rsc_catalogue catalogue = {0};
+  struct rsc_arena *scratch = rsc_arena_new();
+  int index = add_source(r, found->path, found->title, found->text, found->len);
+  if (rsc_catalogue_read(scratch, r->sources, r->diag, index, &catalogue))
+    declare_all(r, &catalogue);
+  else
+    r->model_failed = true;
+  rsc_arena_free(scratch);
 }
 
 void rsc_run_model(struct rsc_resolver *r, const struct rsc_ast *s) {

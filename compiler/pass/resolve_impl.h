@@ -123,7 +123,9 @@ struct rsc_dims_memo {
 };
 
 struct rsc_resolver {
-  struct rsc_arena *arena;
+  struct rsc_arena *arena;  /* of what the layout keeps */
+  struct rsc_arena *values; /* of the values of buffers */
+  struct rsc_arena *own;    /* of what ends with this pass */
   struct rsc_sources *sources;
   struct rsc_diag *diag;
   enum rsc_side side;

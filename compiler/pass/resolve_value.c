@@ -13,7 +13,7 @@ enum { NDIM_MAX = 8, DEPTH_MAX = 1000 };
 
 struct rsc_knot *rsc_knot_new(struct rsc_resolver *r, enum rsc_value_kind kind, struct rsc_span span,
                               const struct rsc_value *const *children, int64_t count) {
-  struct rsc_knot *knot = RSC_NEW(r->arena, struct rsc_knot);
+  struct rsc_knot *knot = RSC_NEW(r->values, struct rsc_knot);
   knot->v.kind = kind;
   knot->v.span = span;
   knot->v.tensor = -1;
@@ -39,7 +39,7 @@ struct rsc_knot *rsc_knot_new(struct rsc_resolver *r, enum rsc_value_kind kind, 
 /* A node over one value. */
 static struct rsc_knot *over(struct rsc_resolver *r, enum rsc_value_kind kind, struct rsc_span span,
                              const struct rsc_value *child) {
-  const struct rsc_value **children = RSC_ARRAY(r->arena, const struct rsc_value *, 1);
+  const struct rsc_value **children = RSC_ARRAY(r->values, const struct rsc_value *, 1);
   children[0] = child;
   return rsc_knot_new(r, kind, span, children, 1);
 }
@@ -57,13 +57,13 @@ const struct rsc_value *rsc_value_tensor(struct rsc_resolver *r, struct rsc_span
   }
   struct rsc_knot *knot = rsc_knot_new(r, RSC_VALUE_TENSOR, span, NULL, 0);
   const struct rsc_symbol *symbol = rsc_intern(r->tensor_names, name, len);
-  RSC_ENSURE(r->arena, &r->declared, (size_t)symbol->id + 1);
+  RSC_ENSURE(r->own, &r->declared, (size_t)symbol->id + 1);
   knot->tensors = true;
   knot->v.tensor = r->declared.at[symbol->id] - 1;
   if (knot->v.tensor < 0) {
     const struct rsc_call *outermost = r->call;
     while (outermost && outermost->outer) outermost = outermost->outer;
-    *RSC_PUSH(r->arena, &r->pending) =
+    *RSC_PUSH(r->own, &r->pending) =
         (struct rsc_pending){.knot = knot,
                              .name = symbol,
                              .span = span,
@@ -129,10 +129,10 @@ static bool same_dims(const struct rsc_dim *a, const struct rsc_dim *b, int32_t 
 /* A view in a loop has mostly the dimensions that it had in the turn before: those are shared. */
 static const struct rsc_dim *keep_dims(struct rsc_resolver *r, uint32_t node, const struct rsc_dim *dims,
                                        int32_t count) {
-  RSC_ENSURE(r->arena, &r->memo, (size_t)node + 1);
+  RSC_ENSURE(r->own, &r->memo, (size_t)node + 1);
   struct rsc_dims_memo *memo = &r->memo.at[node];
   if (memo->dims && memo->count == count && same_dims(memo->dims, dims, count)) return memo->dims;
-  struct rsc_dim *kept = RSC_ARRAY(r->arena, struct rsc_dim, count ? count : 1);
+  struct rsc_dim *kept = RSC_ARRAY(r->values, struct rsc_dim, count ? count : 1);
   if (count) memcpy(kept, dims, (size_t)count * sizeof *kept);
   for (int32_t i = 0; i < count; i++) kept[i].cuts = rsc_keep_cuts(r, dims[i].cuts, dims[i].cut_count);
   *memo = (struct rsc_dims_memo){kept, count};
@@ -179,7 +179,7 @@ static bool eval_each(struct rsc_resolver *r, const struct rsc_ast *e, const str
     return rsc_fail(r, RSC_TOO_LARGE, e->kids[3]->span, "'%s' over %" PRId64 " turns; at most %" PRId64 " are allowed",
                     word, turns.count, r->limits.leaves);
   if (!rsc_enter_turns(r, var, &mark)) return false;
-  const struct rsc_value **list = RSC_ARRAY(r->arena, const struct rsc_value *, turns.count);
+  const struct rsc_value **list = RSC_ARRAY(r->values, const struct rsc_value *, turns.count);
   bool ok = true;
   for (int64_t i = 0; ok && i < turns.count; i++) {
     rsc_set_turn(r, var, rsc_turn(&turns, i));
@@ -258,7 +258,7 @@ static bool cat_list(struct rsc_resolver *r, const struct rsc_ast *e, struct rsc
   int64_t k, count = (int64_t)args->kid_count - 1;
   if (count < 1) return usage(r, e, "cat(k, v, ...) or cat(k, x in range, v)");
   if (!eval_k(r, args->kids[0], &k)) return false;
-  const struct rsc_value **children = RSC_ARRAY(r->arena, const struct rsc_value *, count);
+  const struct rsc_value **children = RSC_ARRAY(r->values, const struct rsc_value *, count);
   for (int64_t i = 0; i < count; i++) {
     children[i] = rsc_eval_value(r, args->kids[i + 1]);
     if (!children[i]) return false;
@@ -293,7 +293,7 @@ static bool permute(struct rsc_resolver *r, const struct rsc_ast *e, struct rsc_
   if (too_many(r, e->span, n)) return false;
   const struct rsc_value *child = rsc_eval_value(r, args->kids[0]);
   if (!child) return false;
-  int64_t *perm = RSC_ARRAY(r->arena, int64_t, n ? n : 1);
+  int64_t *perm = RSC_ARRAY(r->values, int64_t, n ? n : 1);
   unsigned seen = 0;
   for (size_t i = 0; i < n; i++) {
     if (!rsc_eval_int(r, args->kids[i + 1], "an entry of permute", &perm[i])) return false;

@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   struct rsc_sources *sources = rsc_sources_new(arena);
   bool said = false, trouble;
   struct rsc_diag *diag = rsc_diag_new(arena, sources, hear, &said);
-  const struct rsc_layout *layout = rsc_resolve_within(arena, sources, diag, side, &options, &small, &trouble);
+  const struct rsc_layout *layout = rsc_resolve_within(arena, arena, sources, diag, side, &options, &small, &trouble);
   rsc_diag_flush(diag);
   if (layout ? said : !said) abort();
   if (layout) print(layout);

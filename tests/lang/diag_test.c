@@ -102,7 +102,7 @@ static void compile(const struct lang_case *c, bool place, struct messages *hear
   struct rsc_diag *diag = rsc_diag_new(arena, sources, hear, heard);
   struct rsc_options options = lang_options(c);
   bool trouble;
-  const struct rsc_layout *layout = rsc_resolve(arena, sources, diag, c->side, &options, &trouble);
+  const struct rsc_layout *layout = rsc_resolve(arena, arena, sources, diag, c->side, &options, &trouble);
   bool clean = rsc_diag_flush(diag);
   if (clean != (layout != NULL)) {
     fprintf(stderr, "%s: a layout and errors, or neither\n", c->title);
