@@ -210,11 +210,13 @@ static void one_hash(uint64_t seed, const struct arenas *arenas) {
 /* Dense at the destination, so unit n must lie n units after the start; digits of that offset give the source. */
 static void one_huge(uint64_t seed) {
   uint64_t start = seed;
-  struct rsk_loop loops[6];
-  uint32_t count = (uint32_t)random_in(&seed, 1, 6);
+  struct rsk_loop loops[45];
+  bool many = random_in(&seed, 0, 9) == 0; /* loops of two turns */
+  uint32_t count = (uint32_t)(many ? random_in(&seed, 20, 45) : random_in(&seed, 1, 6));
   uint64_t run = random_in(&seed, 1, 1u << random_in(&seed, 0, 12)), dense = run;
   for (uint32_t i = count; i-- > 0;) {
     loops[i].count = random_in(&seed, 2, UINT64_C(1) << random_in(&seed, 1, count > 3 ? 8 : 13));
+    if (many) loops[i].count = 2;
     if (i == 0) loops[i].count = random_in(&seed, 2, (UINT64_C(1) << 60) / dense);
     loops[i].dst_step = (int64_t)dense;
     loops[i].src_step = (int64_t)(random_next(&seed) >> random_in(&seed, 0, 40)) | 1;
