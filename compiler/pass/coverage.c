@@ -11,6 +11,7 @@
 #include "compiler/base/keys.h"
 #include "compiler/base/names.h"
 #include "compiler/pass/pair.h"
+#include "plans/words.h"
 
 struct lack {
   int64_t elems, first; /* how many elements, and the first of them */
@@ -179,45 +180,42 @@ static void note_lookalike(struct cover *c, const struct rsc_paired_tensor *t, e
            alike ? rsc_name_shown(c->scratch, t->tensor->name, len, true) : "", alike ? "'" : "");
 }
 
-static void report_missing(struct cover *c, const struct rsc_paired_tensor *t, const struct lack *lack) {
-  struct rsc_mention m = t->by_side[RSC_INFER].at[lack->mention];
-  if (t->by_side[RSC_TRAIN].count == 0) {
-    rsc_error(c->diag, RSC_NOT_SUPPLIED, span_of(c, m), "buffer '%s' wants tensor '%s', which no training buffer supplies",
-              buffer_name(c, m), t->tensor->name);
-    note_lookalike(c, t, RSC_TRAIN);
-  } else {
-    rsc_error(c->diag, RSC_NOT_SUPPLIED, span_of(c, m),
-              "buffer '%s' wants %" PRId64 " elements of tensor '%s' that no training buffer supplies; the first is %s%s",
-              buffer_name(c, m), lack->elems, t->tensor->name, t->tensor->name, element_text(c, t->tensor, lack->first));
-    rsc_note(c->diag, span_of(c, t->by_side[RSC_TRAIN].at[0]), "what is supplied of it stands here");
-  }
-  rsc_note(c->diag, (struct rsc_span){.file = -1},
-           "to leave these bytes as they are, write  skip \"%s\";  in the training layout", t->tensor->name);
-}
+/* What is said of elements that one side has and the other has not, by the side that has them. */
+static const struct {
+  enum rsc_code code;
+  const char *has, *who_has_not, *other_has, *to_excuse, *where;
+} lack_words[] = {
+    [RSC_TRAIN] = {RSC_NOT_WANTED, "supplies", "no inference buffer wants", "wanted", "drop it", "inference"},
+    [RSC_INFER] = {RSC_NOT_SUPPLIED, "wants", "no training buffer supplies", "supplied", "leave these bytes as they are",
+                   "training"},
+};
 
-static void report_unwanted(struct cover *c, const struct rsc_paired_tensor *t, const struct lack *lack) {
-  struct rsc_mention m = t->by_side[RSC_TRAIN].at[lack->mention];
-  if (t->by_side[RSC_INFER].count == 0) {
-    rsc_error(c->diag, RSC_NOT_WANTED, span_of(c, m), "buffer '%s' supplies tensor '%s', which no inference buffer wants",
-              buffer_name(c, m), t->tensor->name);
-    note_lookalike(c, t, RSC_INFER);
+static void report_lack(struct cover *c, const struct rsc_paired_tensor *t, enum rsc_side side, const struct lack *lack) {
+  enum rsc_side other = side == RSC_TRAIN ? RSC_INFER : RSC_TRAIN;
+  struct rsc_mention m = t->by_side[side].at[lack->mention];
+  const char *has = lack_words[side].has, *who_has_not = lack_words[side].who_has_not;
+  if (t->by_side[other].count == 0) {
+    rsc_error(c->diag, lack_words[side].code, span_of(c, m), "buffer '%s' %s tensor '%s', which %s", buffer_name(c, m), has,
+              t->tensor->name, who_has_not);
+    note_lookalike(c, t, other);
   } else {
-    rsc_error(c->diag, RSC_NOT_WANTED, span_of(c, m),
-              "buffer '%s' supplies %" PRId64 " elements of tensor '%s' that no inference buffer wants; the first is %s%s",
-              buffer_name(c, m), lack->elems, t->tensor->name, t->tensor->name, element_text(c, t->tensor, lack->first));
-    rsc_note(c->diag, span_of(c, t->by_side[RSC_INFER].at[0]), "what is wanted of it stands here");
+    rsc_error(c->diag, lack_words[side].code, span_of(c, m),
+              "buffer '%s' %s %" PRId64 " element%s of tensor '%s' that %s; the first is %s%s", buffer_name(c, m), has,
+              lack->elems, rsp_plural((uint64_t)lack->elems), t->tensor->name, who_has_not, t->tensor->name,
+              element_text(c, t->tensor, lack->first));
+    rsc_note(c->diag, span_of(c, t->by_side[other].at[0]), "what is %s of it stands here", lack_words[side].other_has);
   }
-  rsc_note(c->diag, (struct rsc_span){.file = -1}, "to drop it, write  skip \"%s\";  in the inference layout",
-           t->tensor->name);
+  rsc_note(c->diag, (struct rsc_span){.file = -1}, "to %s, write  skip \"%s\";  in the %s layout", lack_words[side].to_excuse,
+           t->tensor->name, lack_words[side].where);
 }
 
 static void report_twice(struct cover *c, const struct rsc_paired_tensor *t, const struct lack *lack) {
   struct rsc_mention a = t->by_side[RSC_TRAIN].at[lack->mention], b = t->by_side[RSC_TRAIN].at[lack->other];
   rsc_error(c->diag, RSC_SUPPLIED_TWICE, span_of(c, b),
             "tensor '%s' is supplied twice: buffer '%s' holds %" PRId64
-            " elements that buffer '%s' supplies too; the first is %s%s",
-            t->tensor->name, buffer_name(c, b), lack->elems, buffer_name(c, a), t->tensor->name,
-            element_text(c, t->tensor, lack->first));
+            " element%s that buffer '%s' supplies too; the first is %s%s",
+            t->tensor->name, buffer_name(c, b), lack->elems, rsp_plural((uint64_t)lack->elems), buffer_name(c, a),
+            t->tensor->name, element_text(c, t->tensor, lack->first));
   rsc_note(c->diag, span_of(c, a), "the other place is here; if both hold the same values, write  replica  before one of them");
 }
 
@@ -248,8 +246,8 @@ void rsc_check_coverage(struct rsc_diag *diag, const struct rsc_pairs *pairs, in
     int32_t id = rsc_keys_id(keys, key.at, key.len, &fresh);
     if (fresh) *RSC_PUSH(c.scratch, &known) = find_coverage(&c, t);
     const struct coverage *found = &known.at[id];
-    if (found->missing.elems && !t->skip_train) report_missing(&c, t, &found->missing);
-    if (found->unwanted.elems && !t->skip_infer) report_unwanted(&c, t, &found->unwanted);
+    if (found->missing.elems && !t->skip_train) report_lack(&c, t, RSC_INFER, &found->missing);
+    if (found->unwanted.elems && !t->skip_infer) report_lack(&c, t, RSC_TRAIN, &found->unwanted);
     if (found->twice.elems) report_twice(&c, t, &found->twice);
   }
   rsc_arena_free(c.scratch);
