@@ -61,8 +61,6 @@ static enum reshard_status set_up(struct reshard_context *context, struct reshar
 static enum reshard_status open_here(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_device *device = rsr_device_of(context);
   const struct reshard_config *config = &context->config;
-  if (config->flags & RESHARD_VERIFY)
-    return rsr_fault(fault, RESHARD_UNSUPPORTED, "context_open: the nccl backend has no RESHARD_VERIFY");
   enum reshard_status status = rsr_cuda_open(&device->cuda, config->cuda_library, fault);
   if (status == RESHARD_OK) status = rsr_nccl_api_open(&device->nccl, config->nccl_library, fault);
   if (status != RESHARD_OK) return status;

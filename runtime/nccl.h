@@ -31,7 +31,20 @@ struct rsr_transfer {
 
 struct rsr_device_round {
   struct rsk_launch pack, unpack;
+  struct rsk_launch sent, received;   /* RESHARD_VERIFY: hashes of what is packed or sent; of what has come */
   uint64_t transfers, transfer_count; /* rows of transfers */
+};
+
+/* RESHARD_VERIFY: turns that are received, and their pieces' hashes, in the order of rounds. */
+struct rsr_checked {
+  uint64_t port, turn, first, count; /* pieces [first, first + count) */
+};
+struct rsr_checks {
+  struct rsr_checked *turns;
+  uint64_t turn_count, turn_room;
+  uint64_t *found;            /* on the device: `room` that were found, then as many that senders said */
+  uint64_t *host;             /* the same, at the end */
+  uint64_t piece_count, room; /* room 0: nothing is checked */
 };
 
 struct rsr_device {
@@ -54,6 +67,7 @@ struct rsr_device {
   uint64_t transfer_count, transfer_room;
   void **registered;
   uint64_t registered_count;
+  struct rsr_checks checks;
   void *exec; /* the graph, unless there is none */
   /* a refit */
   uint64_t recorded[RSR_EVENTS];        /* phase + 1 of what the event marks; 0: nothing */
@@ -112,6 +126,18 @@ enum reshard_status rsr_device_prepare(struct reshard_context *context, struct r
 void rsr_device_reset(struct reshard_context *context);
 enum reshard_status rsr_device_launch(struct reshard_context *context, const void *image,
                                       const struct rsk_launch *launch, void *stream, struct reshard_fault *fault);
+
+/* ---- nccl_verify.c: RESHARD_VERIFY ------------------------------------------------------------------------------- */
+
+/* Memory for hashes, if they are wanted; after rsr_staged_open. */
+enum reshard_status rsr_verify_open(struct reshard_context *context, struct reshard_fault *fault);
+/* Add hashes of what the round sends; of what it has received, each turn noted; copies of what senders said of the
+ * turns that were noted from `first_turn` on. */
+enum rsk_status rsr_verify_sent(struct rsr_device *device, struct rsk_batch *batch, uint32_t round);
+enum rsk_status rsr_verify_received(struct rsr_device *device, struct rsk_batch *batch, uint32_t round);
+enum rsk_status rsr_verify_keep(struct rsr_device *device, struct rsk_batch *batch, uint64_t first_turn);
+/* After a refit: CORRUPT if a piece is not what was sent. */
+enum reshard_status rsr_verify_end(struct reshard_context *context, struct reshard_fault *fault);
 
 /* ---- nccl_flow.c ------------------------------------------------------------------------------------------------- */
 

@@ -12,11 +12,11 @@ static bool has_work(const struct rsr_device *device, uint32_t rounds, enum rsr_
   const struct rsr_device_round *row = &device->rounds[phase - (uint64_t)lane];
   switch (lane) {
   case RSR_LANE_PACK:
-    return row->pack.tile_count > 0;
+    return row->pack.tile_count > 0 || row->sent.tile_count > 0;
   case RSR_LANE_EXCHANGE:
     return row->transfer_count > 0;
   default:
-    return row->unpack.tile_count > 0;
+    return row->unpack.tile_count > 0 || row->received.tile_count > 0;
   }
 }
 
@@ -64,6 +64,15 @@ static enum reshard_status exchange(struct reshard_context *context, const struc
   return status;
 }
 
+static enum reshard_status launch_both(struct reshard_context *context, const struct rsk_launch *first,
+                                       const struct rsk_launch *second, void *stream, struct reshard_fault *fault) {
+  const void *image = rsr_device_of(context)->image;
+  enum reshard_status status = RESHARD_OK;
+  if (first->tile_count > 0) status = rsr_device_launch(context, image, first, stream, fault);
+  if (status == RESHARD_OK && second->tile_count > 0) status = rsr_device_launch(context, image, second, stream, fault);
+  return status;
+}
+
 static enum reshard_status issue(struct reshard_context *context, enum rsr_lane lane, uint32_t round,
                                  struct reshard_fault *fault) {
   struct rsr_device *device = rsr_device_of(context);
@@ -71,11 +80,11 @@ static enum reshard_status issue(struct reshard_context *context, enum rsr_lane 
   device->round = round;
   switch (lane) {
   case RSR_LANE_PACK:
-    return rsr_device_launch(context, device->image, &row->pack, device->streams[lane], fault);
+    return launch_both(context, &row->pack, &row->sent, device->streams[lane], fault);
   case RSR_LANE_EXCHANGE:
     return exchange(context, row, fault);
   default:
-    return rsr_device_launch(context, device->image, &row->unpack, device->streams[lane], fault);
+    return launch_both(context, &row->received, &row->unpack, device->streams[lane], fault);
   }
 }
 
@@ -231,7 +240,8 @@ static enum reshard_status look(struct reshard_context *context, struct reshard_
   status = rsr_cuda_said(context, rc, device->is_marked ? "cudaEventQuery" : "cudaStreamQuery", fault);
   if (status != RESHARD_OK) return fail(context, status, fault);
   device->running = false;
-  return RESHARD_OK;
+  status = rsr_verify_end(context, fault);
+  return status == RESHARD_OK ? status : fail(context, status, fault);
 }
 
 enum reshard_status rsr_device_query(struct reshard_context *context, struct reshard_fault *fault) {

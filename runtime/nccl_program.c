@@ -110,10 +110,9 @@ static enum reshard_status add_nest(void *user, const struct rsr_nest *nest) {
                     adding->fault);
 }
 
-/* The nests of all ports that pack, or unpack, in the round: one launch. */
-static enum reshard_status add_launch(struct rsr_device *device, struct rsk_batch *batch, uint32_t round,
-                                      bool (*takes_part)(const struct rsr_port *), struct rsk_launch *launch,
-                                      struct reshard_fault *fault) {
+/* The nests of all ports that pack, or unpack, in the round. */
+static enum reshard_status add_nests(struct rsr_device *device, struct rsk_batch *batch, uint32_t round,
+                                     bool (*takes_part)(const struct rsr_port *), struct reshard_fault *fault) {
   struct adding adding = {batch, fault};
   enum reshard_status status = RESHARD_OK;
   uint64_t turn;
@@ -122,7 +121,29 @@ static enum reshard_status add_launch(struct rsr_device *device, struct rsk_batc
     if (takes_part(port) && rsr_active_in(port, round, &turn))
       status = rsr_port_nests(&device->staged, port, turn, add_nest, &adding, fault);
   }
+  return status;
+}
+
+/* What was added becomes one launch. */
+static enum reshard_status close_launch(struct rsk_batch *batch, enum reshard_status status, enum rsk_status added,
+                                        struct rsk_launch *launch, struct reshard_fault *fault) {
+  if (status == RESHARD_OK) status = batch_said(added, fault);
   return status == RESHARD_OK ? batch_said(rsk_batch_close_launch(batch, launch), fault) : status;
+}
+
+static enum reshard_status add_launches(struct rsr_device *device, struct rsk_batch *batch, uint32_t round,
+                                        struct reshard_fault *fault) {
+  struct rsr_device_round *row = &device->rounds[round];
+  uint64_t turns = device->checks.turn_count;
+  enum reshard_status status = add_nests(device, batch, round, rsr_is_packed, fault);
+  status = close_launch(batch, status, RSK_OK, &row->pack, fault);
+  enum rsk_status added = status == RESHARD_OK ? rsr_verify_sent(device, batch, round) : RSK_OK;
+  status = close_launch(batch, status, added, &row->sent, fault);
+  added = status == RESHARD_OK ? rsr_verify_received(device, batch, round) : RSK_OK;
+  status = close_launch(batch, status, added, &row->received, fault);
+  if (status == RESHARD_OK) status = add_nests(device, batch, round, rsr_is_unpacked, fault);
+  added = status == RESHARD_OK ? rsr_verify_keep(device, batch, turns) : RSK_OK;
+  return close_launch(batch, status, added, &row->unpack, fault);
 }
 
 struct listing {
@@ -170,9 +191,7 @@ static enum reshard_status add_rounds(struct reshard_context *context, struct rs
   if (!device->rounds) return rsr_no_memory(fault, "rounds", rounds * sizeof *device->rounds);
   enum reshard_status status = RESHARD_OK;
   for (uint32_t round = 0; round < rounds && status == RESHARD_OK; round++) {
-    struct rsr_device_round *row = &device->rounds[round];
-    status = add_launch(device, batch, round, rsr_is_packed, &row->pack, fault);
-    if (status == RESHARD_OK) status = add_launch(device, batch, round, rsr_is_unpacked, &row->unpack, fault);
+    status = add_launches(device, batch, round, fault);
     if (status == RESHARD_OK) status = add_transfers(device, round, fault);
     if (status != RESHARD_OK && fault->round == RESHARD_NO_ROUND) fault->round = round;
   }
@@ -266,6 +285,7 @@ static enum reshard_status prepare(struct reshard_context *context, struct rsk_b
   struct rsr_device *device = rsr_device_of(context);
   enum reshard_status status = rsr_staged_open(&device->staged, &context->slice, context->config.flags, fault);
   if (status == RESHARD_OK) status = open_staging(context, fault);
+  if (status == RESHARD_OK) status = rsr_verify_open(context, fault);
   if (status == RESHARD_OK) status = add_rounds(context, batch, fault);
   if (status == RESHARD_OK) status = upload(context, batch, &device->image, fault);
   if (status == RESHARD_OK && (context->config.flags & RESHARD_REGISTER)) status = register_buffers(context, fault);
@@ -295,8 +315,10 @@ static void free_device_side(struct reshard_context *context) {
   for (uint64_t i = 0; i < device->registered_count && device->comm; i++)
     tidy(device, RSR_NCCL(CommDeregister, device->comm, device->registered[i]), fault);
   /* Memory that the device may still write to is better lost than given to others. */
-  if (device->staged.staging && !device->stuck) tidy(device, RSR_CUDA(Free, device->staged.staging), fault);
-  if (device->image && !device->stuck) tidy(device, RSR_CUDA(Free, device->image), fault);
+  void *blocks[] = {device->staged.staging, device->image, device->staged.hashes, device->checks.found};
+  for (uint32_t i = 0; i < sizeof blocks / sizeof *blocks && !device->stuck; i++) {
+    if (blocks[i]) tidy(device, RSR_CUDA(Free, blocks[i]), fault);
+  }
   tidy(device, rsr_device_leave(context, RESHARD_OK, fault), fault);
 }
 
@@ -308,6 +330,9 @@ void rsr_device_reset(struct reshard_context *context) {
   free(device->rounds);
   free(device->transfers);
   free(device->registered);
+  free(device->checks.turns);
+  free(device->checks.host);
+  device->checks = (struct rsr_checks){0};
   device->exec = device->image = NULL;
   device->rounds = NULL;
   device->transfers = NULL;

@@ -128,6 +128,11 @@ uint64_t rsr_port_pieces(const struct rsr_staged *staged, struct rsr_port *port,
 void rsr_name_piece(const struct rsr_staged *staged, const struct rsr_port *port, const struct rsr_cursor *start,
                     uint64_t turn, uint64_t piece, struct reshard_fault *fault);
 
+/* CORRUPT, as a fault of that piece of the turn that begins at `start`. */
+enum reshard_status rsr_say_corrupt(const struct rsr_staged *staged, const struct rsr_port *port,
+                                    const struct rsr_cursor *start, uint64_t turn, uint64_t piece,
+                                    struct reshard_fault *fault);
+
 /* Names the buffer that the port's next turn begins with, if there is one: for faults that are the stream's. */
 void rsr_name_next(const struct rsr_staged *staged, const struct rsr_port *port, struct reshard_fault *fault);
 

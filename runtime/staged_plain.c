@@ -70,22 +70,28 @@ static void compare_hash(void *user, const unsigned char *ptr, uint64_t bytes) {
   comparison->count++;
 }
 
+enum reshard_status rsr_say_corrupt(const struct rsr_staged *staged, const struct rsr_port *port,
+                                    const struct rsr_cursor *start, uint64_t turn, uint64_t piece,
+                                    struct reshard_fault *fault) {
+  uint32_t round = rsr_round_of(port->stream, turn), rank = staged->slice->program.slice->world_rank;
+  rsr_fault(fault, RESHARD_CORRUPT,
+            "round %u: what world rank %u received from world rank %u is not what was sent (piece %llu of turn %llu); "
+            "the memory of one of them, or what lies between, cannot be trusted, or a buffer was used during the refit",
+            round, rank, port->stream->peer, (unsigned long long)piece, (unsigned long long)turn);
+  fault->rank = rank;
+  fault->peer = port->stream->peer;
+  fault->round = round;
+  rsr_name_piece(staged, port, start, turn, piece, fault);
+  return RESHARD_CORRUPT;
+}
+
 /* `start`: where the turn begins. */
 static enum reshard_status check_turn(struct rsr_staged *staged, struct rsr_port *port, const struct rsr_cursor *start,
                                       uint64_t turn, struct reshard_fault *fault) {
   struct comparison comparison = {rsr_hash_slot(staged, port, turn), 0, UINT64_MAX};
   rsr_port_pieces(staged, port, turn, compare_hash, &comparison);
   if (comparison.differs == UINT64_MAX) return RESHARD_OK;
-  uint32_t round = rsr_round_of(port->stream, turn), rank = staged->slice->program.slice->world_rank;
-  rsr_fault(fault, RESHARD_CORRUPT,
-            "round %u: what world rank %u received from world rank %u is not what was sent (piece %llu of turn %llu); "
-            "the memory of one of them, or what lies between, cannot be trusted, or a buffer was used during the refit",
-            round, rank, port->stream->peer, (unsigned long long)comparison.differs, (unsigned long long)turn);
-  fault->rank = rank;
-  fault->peer = port->stream->peer;
-  fault->round = round;
-  rsr_name_piece(staged, port, start, turn, comparison.differs, fault);
-  return RESHARD_CORRUPT;
+  return rsr_say_corrupt(staged, port, start, turn, comparison.differs, fault);
 }
 
 static bool flip_byte(void *user, unsigned char *ptr, uint64_t bytes) {

@@ -29,6 +29,7 @@ struct standin_options {
   uint64_t drop_group;     /* from 1: this ncclGroupStart of `rank` has no effect */
   uint64_t swap_group;     /* from 1: this group of `rank` changes places with the next one */
   uint64_t cut_message;    /* from 1: this send of `rank` is a byte shorter */
+  uint64_t flip_message;   /* from 1: a byte of what this message brings to `rank` is wrong */
   uint64_t free_early;     /* from 1: the block of this cudaMalloc of `rank` is freed when the first refit is queued */
   uint32_t rank;
   bool deaf; /* peers of a dead rank are never told by ncclCommGetAsyncError */
@@ -69,11 +70,11 @@ const char *standin_violation(void);
 const char *standin_stuck(void);
 /* What the ranks that live still hold of what they made, in words, or NULL. The caller's memory does not count. */
 const char *standin_leak(void);
-/* Of `rank` in this run: calls that may fail, waits, groups, sends, blocks, communicators, so far; the name of the call
- * that was made to fail.
+/* Of `rank` in this run: calls that may fail, waits, groups, sends, messages received, blocks, communicators, so far;
+ * the name of the call that was made to fail.
  */
 struct standin_counts {
-  uint64_t calls, waits, groups, sends, mallocs, comms, picks;
+  uint64_t calls, waits, groups, sends, received, mallocs, comms, picks;
   const char *failed;
   uint64_t failed_always;
 };

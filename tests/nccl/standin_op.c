@@ -114,6 +114,9 @@ void standin_run_pair(struct part *send) {
   check_range(send->group, send->ptr, send->bytes, "a send");
   check_range(receive->group, receive->ptr, receive->bytes, "a receive");
   if (!standin_violation()) memmove(receive->ptr, send->ptr, send->bytes);
+  uint32_t rank = receive->group->rank;
+  if (++standin.hosts[rank].counts.received == standin.options.flip_message && rank == standin.options.rank)
+    receive->ptr[standin_random(receive->bytes)] ^= 4;
   part_done(send);
   part_done(receive);
 }

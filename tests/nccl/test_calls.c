@@ -93,7 +93,7 @@ int main(int argc, char **argv) {
   }
   form = TINY_PLAIN, flags = RESHARD_REGISTER | RESHARD_GUARD;
   all_calls(0, 0);
-  form = TINY_RELAY_DIRECT, flags = RESHARD_NO_GRAPH;
+  form = TINY_RELAY_DIRECT, flags = RESHARD_NO_GRAPH | RESHARD_VERIFY;
   all_calls(0, 0);
   uint64_t all = 0;
   for (uint32_t i = 0; i < NAMES; i++) {

@@ -17,7 +17,8 @@ static uint64_t runs, picks;
 
 /* Flags by the seed: all of them come with every plan. */
 static uint32_t flags_of(uint64_t seed) {
-  return (seed % 3 == 0 ? RESHARD_NO_GRAPH : 0) | (seed % 5 < 2 ? RESHARD_REGISTER : 0);
+  return (seed % 3 == 0 ? RESHARD_NO_GRAPH : 0) | (seed % 5 < 2 ? RESHARD_REGISTER : 0) |
+         (seed % 7 == 0 ? RESHARD_VERIFY : 0) | (seed % 11 == 0 ? RESHARD_GUARD : 0);
 }
 
 static void one(struct play *play, uint64_t plan, uint64_t seed) {

@@ -19,7 +19,7 @@
 static char folder[] = "reshard-directory-XXXXXX"; /* in the directory of the build */
 
 static void gather_of(struct reshard_directory *d, uint32_t rank, size_t bytes, uint64_t salt) {
-  unsigned char *mine = malloc(bytes), *all = malloc(bytes * WORLD);
+  unsigned char *mine = calloc(1, bytes), *all = malloc(bytes * WORLD);
   CHECK(mine && all, "memory");
   for (size_t i = 0; i < bytes; i++) mine[i] = (unsigned char)(i * 7 + rank * 31 + salt);
   CHECK(reshard_directory_gather(d, mine, bytes, all, 20) == 0, "gather");
