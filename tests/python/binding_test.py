@@ -317,12 +317,12 @@ class Store:
             return self.rows.pop(key, None) is not None
 
 
-def test_torch_store():
-    store, world, calls = (torch.distributed.HashStore() if torch else Store()), 3, 5
+def meet_often(make, world=3, calls=5):
+    """make(rank) gives each rank its channel."""
     got = [[] for _ in range(world)]
 
     def rank_thread(rank):
-        meet = reshard.control.torch_store(store, rank, world)
+        meet = make(rank)
         for call in range(calls):
             got[rank].append(meet(bytes([rank, call, 0]), 10))
 
@@ -333,6 +333,18 @@ def test_torch_store():
         t.join()
     want = [[bytes([r, call, 0]) for r in range(world)] for call in range(calls)]
     assert got == [want] * world, got
+
+
+def test_directory():
+    with tempfile.TemporaryDirectory() as path:
+        meet_often(lambda rank: reshard.control.directory(path, rank, 3))
+        raises(errors.Timeout, lambda: reshard.control.directory(path, 0, 2, timeout=0.05))
+    raises(errors.CannotRead, lambda: reshard.control.directory("/nowhere/at/all", 0, 2, timeout=0.05))
+
+
+def test_torch_store():
+    world, store = 3, torch.distributed.HashStore() if torch else Store()
+    meet_often(lambda rank: reshard.control.torch_store(store, rank, world), world)
     if not torch:
         assert len(store.rows) == world, store.rows  # those of the last call; the others were read and deleted
     alone = reshard.control.torch_store(Store(), 0, 2)

@@ -106,6 +106,12 @@ _FUNCTIONS = {
     "reshard_host_group_abort": (None, [c_void_p, c_uint32, c_char_p]),
     "reshard_mpi_init": (c_int, [POINTER(c_uint32), POINTER(c_uint32), POINTER(CFault)]),
     "reshard_mpi_version": (c_char_p, []),
+    "reshard_directory_open": (
+        c_int,
+        [c_char_p, c_uint32, c_uint32, c_double, POINTER(c_void_p), POINTER(CFault)],
+    ),
+    "reshard_directory_gather": (c_int, [c_void_p, c_char_p, c_size_t, c_void_p, c_double]),
+    "reshard_directory_close": (None, [c_void_p]),
     "reshard_config_init": (None, [POINTER(CConfig)]),
     "reshard_context_open": (c_int, [c_void_p, c_uint32, POINTER(CConfig), POINTER(c_void_p), POINTER(CFault)]),
     "reshard_context_close": (None, [c_void_p]),

@@ -5,9 +5,14 @@ In: what the job has for this already. Out: a function for Context(all_gather=):
 A channel serves the contexts of one job in turn: every rank makes its channel once, and makes the same calls on it.
 """
 
+import ctypes
 import datetime
 import itertools
+import os
 import time
+
+from ._library import CFault, byref, library
+from .errors import Fault, Status, Timeout, error_of, fault_of
 
 
 def torch_store(store, rank, world, prefix="reshard"):
@@ -31,3 +36,31 @@ def torch_store(store, rank, world, prefix="reshard"):
         return everyone
 
     return all_gather
+
+
+class directory:
+    """Over files in a directory that all hosts share. Making one is collective and ends within `timeout` seconds. Jobs that
+    run at the same time need a directory each; what an earlier job left behind does no harm."""
+
+    def __init__(self, path, rank, world, timeout=30.0):
+        self._lib, self._handle, self._world = library(), None, world
+        handle, fault = ctypes.c_void_p(), CFault()
+        opened = self._lib.reshard_directory_open(os.fsencode(path), rank, world, timeout, byref(handle), byref(fault))
+        if opened != Status.OK:
+            raise error_of(fault_of(fault))
+        self._handle = handle
+
+    def __call__(self, mine, timeout):
+        everyone = ctypes.create_string_buffer(self._world * len(mine))
+        if self._lib.reshard_directory_gather(self._handle, mine, len(mine), everyone, timeout):
+            raise Timeout(Fault(Status.TIMEOUT, f"not every rank came to the shared directory within {timeout:g} s"))
+        return [everyone.raw[i * len(mine) : (i + 1) * len(mine)] for i in range(self._world)]
+
+    def close(self):
+        """After the contexts that use it."""
+        handle, self._handle = self._handle, None
+        self._lib.reshard_directory_close(handle)
+
+    def __del__(self):
+        if self._handle is not None:
+            self.close()
