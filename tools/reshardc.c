@@ -14,13 +14,13 @@
 
 struct pass_time {
   char name[24];
-  double seconds;
+  double seconds, cpu_seconds;
   uint64_t peak_bytes;
 };
 
 struct run {
   const struct reshardc_options *options;
-  double started, last;
+  double started, last, last_cpu;
   struct pass_time *passes;
   size_t pass_count;
   char *standard; // what standard input held, once it was read
@@ -71,6 +71,10 @@ static void diagnose(void *user, enum rsc_severity severity, enum rsc_code code,
                                   name[0] ? json_string(name) : json_null(), "text", cli_json_text(rendered)));
 }
 
+static double cpu_of(const struct rusage *u) {
+  return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) + (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) * 1e-6;
+}
+
 static void pass_ended(void *user, const char *pass) {
   struct run *run = user;
   double now = cli_seconds();
@@ -81,8 +85,10 @@ static void pass_ended(void *user, const char *pass) {
   struct pass_time *p = &run->passes[run->pass_count++];
   snprintf(p->name, sizeof p->name, "%s", pass);
   p->seconds = now - run->last;
+  p->cpu_seconds = cpu_of(&usage) - run->last_cpu;
   p->peak_bytes = (uint64_t)usage.ru_maxrss * 1024;
   run->last = now;
+  run->last_cpu += p->cpu_seconds;
   cli_progress(run->started, "reshardc: %s done, %.0f s", pass, now - run->started);
 }
 
@@ -110,10 +116,10 @@ static void list_counts(const struct rsc_stats *s, struct count out[COUNTS]) {
 
 static void print_stats(const struct run *run, const struct rsc_result *result, double seconds) {
   struct count counts[COUNTS];
-  fprintf(stderr, "%-10s %10s %10s\n", "pass", "ms", "peak MiB");
+  fprintf(stderr, "%-10s %10s %10s %10s\n", "pass", "ms", "CPU ms", "peak MiB");
   for (size_t i = 0; i < run->pass_count; i++)
-    fprintf(stderr, "%-10s %10.2f %10.1f\n", run->passes[i].name, run->passes[i].seconds * 1e3,
-            (double)run->passes[i].peak_bytes / 1048576);
+    fprintf(stderr, "%-10s %10.2f %10.2f %10.1f\n", run->passes[i].name, run->passes[i].seconds * 1e3,
+            run->passes[i].cpu_seconds * 1e3, (double)run->passes[i].peak_bytes / 1048576);
   fprintf(stderr, "%-10s %10.2f\n\n", "all", seconds * 1e3);
   list_counts(&result->stats, counts);
   for (size_t i = 0; i < COUNTS; i++)
@@ -163,8 +169,9 @@ static void print_json(const struct run *run, const char *status, const struct r
   json_object_set_new(object, "seconds", json_pack("{s:f, s:n, s:n}", "compile", seconds, "bound", "makespan"));
   if (!strcmp(status, "compiled")) add_plan(object, run->options->output, result);
   for (size_t i = 0; i < run->pass_count; i++)
-    json_array_append_new(passes, json_pack("{s:s, s:f, s:o}", "pass", run->passes[i].name, "seconds",
-                                            run->passes[i].seconds, "peak_bytes", number(run->passes[i].peak_bytes)));
+    json_array_append_new(passes, json_pack("{s:s, s:f, s:f, s:o}", "pass", run->passes[i].name, "seconds",
+                                            run->passes[i].seconds, "cpu_seconds", run->passes[i].cpu_seconds,
+                                            "peak_bytes", number(run->passes[i].peak_bytes)));
   json_object_set_new(object, "passes", passes);
   list_counts(&result->stats, counts);
   for (size_t i = 0; i < COUNTS; i++) json_object_set_new(stats, counts[i].name, number(counts[i].value));

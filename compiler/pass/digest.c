@@ -44,6 +44,12 @@ static XXH128_hash_t take_hash(struct hasher *h) {
 
 static void close_hasher(struct hasher *h) { XXH3_freeState(h->state); }
 
+static void put_hash(struct hasher *h, const XXH128_canonical_t *hash) {
+  if (sizeof h->bytes - h->used < sizeof *hash) flush(h);
+  memcpy(h->bytes + h->used, hash, sizeof *hash);
+  h->used += sizeof *hash;
+}
+
 static void put(struct hasher *h, const void *bytes, size_t len) {
   const unsigned char *from = bytes;
   while (len) {
@@ -57,9 +63,10 @@ static void put(struct hasher *h, const void *bytes, size_t len) {
 }
 
 static void put_int(struct hasher *h, int64_t v) {
-  unsigned char b[8];
+  if (sizeof h->bytes - h->used < 8) flush(h);
+  unsigned char *b = h->bytes + h->used;
   for (int i = 0; i < 8; i++) b[i] = (unsigned char)((uint64_t)v >> (8 * i));
-  put(h, b, sizeof b);
+  h->used += 8;
 }
 
 static void put_text(struct hasher *h, const char *text) {
@@ -130,7 +137,7 @@ void rsc_side_digest(const struct rsc_pairs *pairs, enum rsc_side side, uint8_t 
       XXH128_canonicalFromHash(&of[e], entry_digest(inner, layout, c, &c->entries[e], rsc_placed(pairs, g)->slots));
     for (int64_t i = 0; i < m->count; i++) {
       put_int(state, m->ranks[i]);
-      put(state, &of[m->entries[i]], sizeof *of);
+      put_hash(state, &of[m->entries[i]]);
     }
   }
   free(of);
