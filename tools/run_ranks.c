@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// run_ranks: in: what this process found. Out: what all found, through libreshard's all-gather over MPI.
+// run_ranks: in: what this process found. Out: what all found, through libreshard's all-gathers.
 
 #include "tools/run_ranks.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "runtime/reshard.h"
@@ -18,23 +19,50 @@ struct word {
   int yes;
 };
 
-int run_ranks_begin(struct run_ranks *ranks, bool is_mpi, const char *program) {
+void run_ranks_alone(struct run_ranks *ranks, const char *program) {
+  *ranks = (struct run_ranks){.program = program, .count = 1};
+}
+
+int run_ranks_begin_mpi(struct run_ranks *ranks, const char *program) {
   struct reshard_fault fault;
-  *ranks = (struct run_ranks){.program = program, .is_mpi = is_mpi, .count = 1};
-  if (!is_mpi || reshard_mpi_init(&ranks->rank, &ranks->count, &fault) == RESHARD_OK) return CLI_YES;
+  *ranks = (struct run_ranks){.program = program, .apart = true, .count = 1};
+  if (reshard_mpi_init(&ranks->rank, &ranks->count, &fault) == RESHARD_OK) return CLI_YES;
   return cli_trouble(program, "%s", fault.what);
+}
+
+int run_ranks_begin_directory(struct run_ranks *ranks, const struct run_launch *launch, double timeout_seconds,
+                              const char *program) {
+  struct reshard_fault fault;
+  *ranks = (struct run_ranks){
+      .program = program, .apart = true, .rank = (uint32_t)launch->rank, .count = (uint32_t)launch->world};
+  if (reshard_directory_open(launch->share, ranks->rank, ranks->count, timeout_seconds, &ranks->directory, &fault) ==
+      RESHARD_OK)
+    return CLI_YES;
+  return cli_trouble(program, "%s", fault.what);
+}
+
+void run_ranks_end(struct run_ranks *ranks) {
+  reshard_directory_close(ranks->directory);
+}
+
+static enum reshard_status gather_words(const struct run_ranks *ranks, const struct word *mine, struct word *all,
+                                        struct reshard_fault *fault) {
+  if (!ranks->directory) return reshard_mpi_all_gather(fault, mine, sizeof *mine, all, TIMEOUT_SECONDS);
+  if (reshard_directory_gather(ranks->directory, mine, sizeof *mine, all, TIMEOUT_SECONDS) == 0) return RESHARD_OK;
+  snprintf(fault->what, sizeof fault->what, "the shared directory cannot be written any more");
+  return RESHARD_CANNOT_READ;
 }
 
 static struct word *gather(const struct run_ranks *ranks, const struct word *mine) {
   struct word *all = calloc(ranks->count, sizeof *all);
   struct reshard_fault fault;
-  if (all && reshard_mpi_all_gather(&fault, mine, sizeof *mine, all, TIMEOUT_SECONDS) == RESHARD_OK) return all;
+  if (all && gather_words(ranks, mine, all, &fault) == RESHARD_OK) return all;
   cli_trouble(ranks->program, "%s", all ? fault.what : "out of memory");
-  exit(CLI_TROUBLE); // the others cannot be told: mpiexec ends them
+  exit(CLI_TROUBLE); // the others cannot be told: the launcher ends them
 }
 
 int run_ranks_agree_time(const struct run_ranks *ranks, int status, double *seconds) {
-  if (!ranks->is_mpi) return status;
+  if (!ranks->apart) return status;
   struct word *all = gather(ranks, &(struct word){.status = status, .seconds = *seconds});
   for (uint32_t r = 0; r < ranks->count; r++) {
     if (all[r].status > status) status = all[r].status;
@@ -50,7 +78,7 @@ int run_ranks_agree(const struct run_ranks *ranks, int status) {
 }
 
 uint32_t run_ranks_first(const struct run_ranks *ranks, bool yes) {
-  if (!ranks->is_mpi) return yes ? 0 : RUN_NOBODY;
+  if (!ranks->apart) return yes ? 0 : RUN_NOBODY;
   struct word *all = gather(ranks, &(struct word){.yes = yes});
   uint32_t first = 0;
   while (first < ranks->count && !all[first].yes) first++;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * run_ranks: the processes that run one replay together: this one alone, with all ranks as its threads, or one for each
- * rank, started by mpiexec. Each call is made by all of them in the same order.
+ * rank, which meet over MPI or in a directory. Each call is made by all of them in the same order.
  */
 #ifndef RESHARD_TOOLS_RUN_RANKS_H
 #define RESHARD_TOOLS_RUN_RANKS_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "tools/run_device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,12 +19,18 @@ extern "C" {
 
 struct run_ranks {
   const char *program;
-  bool is_mpi;
-  uint32_t rank, count; /* of processes */
+  bool apart;                          /* each rank is a process */
+  uint32_t rank, count;                /* of processes */
+  struct reshard_directory *directory; /* where they meet; NULL: over MPI */
 };
 
-/* An exit status; with `is_mpi` not 0 if there is no MPI. */
-int run_ranks_begin(struct run_ranks *ranks, bool is_mpi, const char *program);
+/* This process alone, with all ranks. */
+void run_ranks_alone(struct run_ranks *ranks, const char *program);
+/* An exit status: not 0 if there is no MPI, or if a process does not come to the directory within the timeout. */
+int run_ranks_begin_mpi(struct run_ranks *ranks, const char *program);
+int run_ranks_begin_directory(struct run_ranks *ranks, const struct run_launch *launch, double timeout_seconds,
+                              const char *program);
+void run_ranks_end(struct run_ranks *ranks);
 /* The worst exit status of all. */
 int run_ranks_agree(const struct run_ranks *ranks, int status);
 /* The same; *seconds becomes the most of all. */

@@ -22,6 +22,9 @@ struct rank_thread {
   struct reshard_context *context;
   enum reshard_status status;
   struct reshard_fault fault;
+  void **mirrors; // nccl: of the slots on the device, the training side's first
+  bool fresh;     // they hold what memory does, but for padding that prepare has zeroed
+  double seconds; // of its last refit, without copies
 };
 
 struct run_replay {
@@ -40,12 +43,24 @@ struct run_replay {
   uint32_t returned;
 };
 
+// Its one rank is this thread.
+static bool is_apart(const struct run_replay *replay) {
+  return replay->options.backend != RESHARD_HOST;
+}
+
 // ---- what a rank does ----------------------------------------------------------------------------------------------
 
 static void take_fault(struct rank_thread *self, enum reshard_status status) {
   self->status = status;
   if (self->context) reshard_last_fault(self->context, &self->fault);
   if (self->fault.status == RESHARD_OK) self->fault.status = status;
+}
+
+// Where the runtime finds the slot: itself, or its mirror on the device.
+static void *place_of(const struct rank_thread *self, uint32_t which, uint64_t slot) {
+  const struct run_side *sides = self->replay->memory->side;
+  if (!self->mirrors) return sides[which].slots[slot].data;
+  return self->mirrors[(which == RSP_INFER ? sides[RSP_TRAIN].slot_count : 0) + slot];
 }
 
 static enum reshard_status bind_side(struct rank_thread *self, uint32_t which, uint32_t side_rank) {
@@ -56,9 +71,43 @@ static enum reshard_status bind_side(struct rank_thread *self, uint32_t which, u
   for (uint64_t i = 0; i < rank->count; i++) {
     const struct run_slot *slot = &side->slots[rank->first + i];
     struct rsp_str name = spec->buffers[slot->gid].name;
-    enum reshard_status status = reshard_bind_n(self->context, which == RSP_TRAIN ? RESHARD_TRAIN : RESHARD_INFER,
-                                                spec->strings + name.off, name.len, slot->data, slot->bytes);
+    enum reshard_status status =
+        reshard_bind_n(self->context, which == RSP_TRAIN ? RESHARD_TRAIN : RESHARD_INFER, spec->strings + name.off,
+                       name.len, place_of(self, which, rank->first + i), slot->bytes);
     if (status != RESHARD_OK) return status;
+  }
+  return RESHARD_OK;
+}
+
+// The rank's slots are all that is in memory.
+static enum reshard_status make_mirrors(struct rank_thread *self) {
+  struct run_replay *replay = self->replay;
+  const struct run_side *sides = replay->memory->side;
+  if (replay->options.backend != RESHARD_NCCL) return RESHARD_OK;
+  self->mirrors = calloc(sides[RSP_TRAIN].slot_count + sides[RSP_INFER].slot_count + 1, sizeof *self->mirrors);
+  if (!self->mirrors) return RESHARD_NO_MEMORY;
+  for (uint32_t which = 0, at = 0; which < 2; which++) {
+    for (uint64_t i = 0; i < sides[which].slot_count; i++, at++) {
+      uint64_t bytes = sides[which].slots[i].bytes;
+      if (bytes > 0 && !(self->mirrors[at] = run_device_memory(replay->options.device, bytes)))
+        return RESHARD_NO_MEMORY;
+    }
+  }
+  return RESHARD_OK;
+}
+
+// To the device before a refit, back after it; the training side comes back, too, to be seen unchanged.
+static enum reshard_status copy_mirrors(struct rank_thread *self, bool back) {
+  struct run_replay *replay = self->replay;
+  if (!self->mirrors) return RESHARD_OK;
+  for (uint32_t which = 0; which < 2; which++) {
+    const struct run_side *side = &replay->memory->side[which];
+    for (uint64_t i = 0; i < side->slot_count; i++) {
+      void *there = place_of(self, which, i), *here = side->slots[i].data;
+      if (side->slots[i].bytes == 0) continue;
+      if (!run_device_copy(replay->options.device, back ? here : there, back ? there : here, side->slots[i].bytes))
+        return RESHARD_BACKEND_FAILED;
+    }
   }
   return RESHARD_OK;
 }
@@ -71,25 +120,39 @@ static void rank_open(struct rank_thread *self) {
   config.group = replay->group;
   config.timeout_seconds = replay->options.timeout_seconds;
   config.delay_seed = replay->options.delay_seed;
-  config.backend = replay->options.is_mpi ? RESHARD_MPI : RESHARD_HOST;
+  config.backend = replay->options.backend;
   config.flags = (replay->options.guard_staging ? RESHARD_GUARD : 0u) | (replay->options.verify ? RESHARD_VERIFY : 0u);
+  config.cuda_library = replay->options.launch.cuda_library;
+  config.nccl_library = replay->options.launch.nccl_library;
+  if (replay->options.directory) {
+    config.all_gather = reshard_directory_gather;
+    config.all_gather_user = replay->options.directory;
+  }
   self->status = reshard_context_open(replay->plan, self->world_rank, &config, &self->context, &self->fault);
   if (self->status != RESHARD_OK) return;
   const struct rsp_rank *rank = &replay->spec->ranks[self->world_rank];
-  enum reshard_status status = bind_side(self, RSP_TRAIN, rank->train_rank);
+  enum reshard_status status = make_mirrors(self);
+  if (status == RESHARD_OK) status = bind_side(self, RSP_TRAIN, rank->train_rank);
   if (status == RESHARD_OK) status = bind_side(self, RSP_INFER, rank->infer_rank);
   if (status != RESHARD_OK) {
     take_fault(self, status);
     if (replay->group) reshard_host_group_abort(replay->group, self->world_rank, self->fault.what);
     return;
   }
-  status = reshard_prepare(self->context);
+  status = copy_mirrors(self, false);
+  self->fresh = true;
+  if (status == RESHARD_OK) status = reshard_prepare(self->context);
   if (status != RESHARD_OK) take_fault(self, status);
 }
 
 static void rank_refit(struct rank_thread *self) {
-  enum reshard_status status = reshard_refit(self->context, NULL);
+  enum reshard_status status = self->fresh ? RESHARD_OK : copy_mirrors(self, false);
+  self->fresh = false;
+  double since = cli_seconds();
+  if (status == RESHARD_OK) status = reshard_refit(self->context, NULL);
   if (status == RESHARD_OK) status = reshard_wait(self->context);
+  self->seconds = cli_seconds() - since;
+  if (status == RESHARD_OK) status = copy_mirrors(self, true);
   if (status != RESHARD_OK) take_fault(self, status);
 }
 
@@ -143,10 +206,10 @@ static void *rank_main(void *at) {
 // ---- what the driver does ------------------------------------------------------------------------------------------
 
 static double command_all(struct run_replay *replay, enum command command) {
-  if (replay->options.is_mpi) { // the one rank is this thread
+  if (is_apart(replay)) { // the one rank is this thread
     double since = cli_seconds();
     obey(&replay->threads[0], command);
-    return cli_seconds() - since;
+    return command == COMMAND_REFIT ? replay->threads[0].seconds : cli_seconds() - since;
   }
   pthread_mutex_lock(&replay->lock);
   replay->command = command;
@@ -176,7 +239,7 @@ static bool collect_fault(const struct run_replay *replay, struct reshard_fault 
 }
 
 static bool start_threads(struct run_replay *replay, struct reshard_fault *fault) {
-  if (replay->options.is_mpi) {
+  if (is_apart(replay)) {
     replay->threads[0] = (struct rank_thread){.replay = replay, .world_rank = replay->options.world_rank};
     replay->started = 1;
     return true;
@@ -204,7 +267,7 @@ static enum reshard_status open_plan(struct run_replay *replay, const char *path
     status = reshard_open_memory(replay->spec->bytes, replay->spec->size, &replay->plan, fault);
   else
     status = reshard_open(path, &replay->plan, fault);
-  if (status == RESHARD_OK && !replay->options.is_mpi) status = reshard_host_group_new(replay->world, &replay->group);
+  if (status == RESHARD_OK && !is_apart(replay)) status = reshard_host_group_new(replay->world, &replay->group);
   if (status != RESHARD_OK && !fault->what[0])
     snprintf(fault->what, sizeof fault->what, "%s", reshard_status_text(status));
   if (status != RESHARD_OK) fault->status = status;
@@ -255,8 +318,11 @@ double run_replay_memcpy(struct run_replay *replay) {
 void run_replay_stop(struct run_replay *replay) {
   if (!replay) return;
   command_all(replay, COMMAND_STOP);
-  for (uint32_t i = 0; i < replay->started && !replay->options.is_mpi; i++) pthread_join(replay->threads[i].id, NULL);
-  for (uint32_t i = 0; i < replay->started; i++) reshard_context_close(replay->threads[i].context);
+  for (uint32_t i = 0; i < replay->started && !is_apart(replay); i++) pthread_join(replay->threads[i].id, NULL);
+  for (uint32_t i = 0; i < replay->started; i++) {
+    reshard_context_close(replay->threads[i].context);
+    free(replay->threads[i].mirrors);
+  }
   if (replay->group) reshard_host_group_free(replay->group);
   reshard_close(replay->plan);
   pthread_cond_destroy(&replay->go);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "runtime/reshard.h"
+#include "tools/run_device.h"
 #include "tools/run_memory.h"
 
 #ifdef __cplusplus
@@ -23,8 +24,12 @@ struct run_options {
   uint64_t delay_seed;
   double timeout_seconds;
   bool guard_staging, verify;
-  bool is_mpi; /* this process is the one rank */
+  enum reshard_backend backend; /* but for the host, this process is the one rank */
   uint32_t world_rank;
+  /* nccl */
+  struct run_launch launch;
+  struct run_device *device;
+  struct reshard_directory *directory;
 };
 
 struct run_replay;

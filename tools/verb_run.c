@@ -21,11 +21,16 @@
 static const char help[] =
     "reshard run - replay a plan, every rank a thread or a process, and check every byte\n\n"
     "Usage: reshard run [OPTIONS] PLAN\n"
-    "       mpiexec -n WORLD reshard run --backend mpi [OPTIONS] PLAN\n\n"
+    "       mpiexec -n WORLD reshard run --backend mpi [OPTIONS] PLAN\n"
+    "       torchrun ... reshard run --backend nccl --share DIR [OPTIONS] PLAN\n\n"
     "Without --in, training buffers hold a keyed hash of (tensor, index), and every byte of every inference buffer is\n"
     "checked against the plan's specification, under two keys or more. With --in they are read from files.\n\n"
     "  --backend host     every rank a thread of this process (default)\n"
     "  --backend mpi      every rank a process that mpiexec has started; staged\n"
+    "  --backend nccl     every rank a process with a GPU of its own; staged\n"
+    "  --share DIR        nccl: an existing directory that all processes share; they meet there\n"
+    "  --rank R, --world N, --device D    nccl: this process; default: as torchrun, srun or mpiexec says\n"
+    "  --cuda-library FILE, --nccl-library FILE    nccl: instead of those with the usual names\n"
     "  --mode fused       copy straight from buffer to buffer (host: default)\n"
     "  --mode staged      run the plan's rounds and staging as a network would\n"
     "  --verify           the runtime, too, checks that what is received is what was sent\n"
@@ -47,7 +52,7 @@ struct run_args {
   struct run_options replay;
   uint32_t repeat; // 0: chosen
   uint64_t seed;
-  bool json, has_mode;
+  bool json, has_mode, has_launch;
 };
 
 struct run {
@@ -94,17 +99,57 @@ enum {
   OPT_DELAY,
   OPT_TIMEOUT,
   OPT_VERIFY,
-  OPT_JSON
+  OPT_JSON,
+  OPT_SHARE,
+  OPT_RANK,
+  OPT_WORLD,
+  OPT_DEVICE,
+  OPT_CUDA,
+  OPT_NCCL
 };
+
+static const char *const backend_words[] = {[RESHARD_HOST] = "host", [RESHARD_MPI] = "mpi", [RESHARD_NCCL] = "nccl"};
+
+static int take_backend(struct run_args *args, const char *value) {
+  for (int i = 0; i < 3; i++) {
+    if (strcmp(value, backend_words[i])) continue;
+    args->replay.backend = (enum reshard_backend)i;
+    return 0;
+  }
+  return cli_usage(args->program, "there is no backend '%s'; there are: host, mpi, nccl", value);
+}
+
+// 1: it is none of these.
+static int take_nccl_option(struct run_args *args, int option, const char *value) {
+  struct run_launch *launch = &args->replay.launch;
+  args->has_launch = true;
+  switch (option) {
+  case OPT_SHARE:
+    launch->share = value;
+    return 0;
+  case OPT_RANK:
+    return parse_number(args, "--rank", value, 0, UINT32_MAX - 1, &launch->rank);
+  case OPT_WORLD:
+    return parse_number(args, "--world", value, 1, UINT32_MAX - 1, &launch->world);
+  case OPT_DEVICE:
+    return parse_number(args, "--device", value, 0, 1 << 20, &launch->device);
+  case OPT_CUDA:
+    launch->cuda_library = value;
+    return 0;
+  case OPT_NCCL:
+    launch->nccl_library = value;
+    return 0;
+  default:
+    return cli_usage(args->program, "that option is not known, or lacks its value");
+  }
+}
 
 static int take_option(struct run_args *args, int option, const char *value) {
   int64_t number = 0;
   int status = 0;
   switch (option) {
   case OPT_BACKEND:
-    args->replay.is_mpi = !strcmp(value, "mpi");
-    if (args->replay.is_mpi || !strcmp(value, "host")) return 0;
-    return cli_usage(args->program, "there is no backend '%s' in this build; it has: host, mpi", value);
+    return take_backend(args, value);
   case OPT_VERIFY:
     args->replay.verify = true;
     break;
@@ -138,9 +183,28 @@ static int take_option(struct run_args *args, int option, const char *value) {
     args->replay.timeout_seconds = (double)number;
     break;
   default:
-    return cli_usage(args->program, "that option is not known, or lacks its value");
+    return take_nccl_option(args, option, value);
   }
   return status;
+}
+
+// What goes with what.
+static int check_args(struct run_args *args) {
+  struct run_options *replay = &args->replay;
+  const char *backend = backend_words[replay->backend];
+  if (args->has_launch && replay->backend != RESHARD_NCCL)
+    return cli_usage(args->program, "--share, --rank, --world, --device and the libraries go with --backend nccl");
+  if (replay->backend != RESHARD_HOST) {
+    if (args->has_mode && replay->mode == RUN_FUSED)
+      return cli_usage(args->program, "--backend %s is staged: there is no --mode fused between processes", backend);
+    if (!strcmp(args->plan, "-")) return cli_usage(args->program, "standard input has the plan for one process only");
+    if (replay->delay_seed) return cli_usage(args->program, "--delay-seed goes with --backend host");
+    if (replay->mode == RUN_FUSED) replay->mode = RUN_STAGED;
+  }
+  if (replay->delay_seed && replay->mode != RUN_STAGED)
+    return cli_usage(args->program, "--delay-seed goes with --mode staged");
+  replay->guard_staging = replay->delay_seed != 0;
+  return replay->backend == RESHARD_NCCL ? run_launch_find(&replay->launch, args->program) : 0;
 }
 
 // 0 to go on, -1 for --help, else an exit status.
@@ -155,9 +219,16 @@ static int parse_args(struct run_args *args, int argc, char **argv) {
                                           {"timeout", required_argument, NULL, OPT_TIMEOUT},
                                           {"verify", no_argument, NULL, OPT_VERIFY},
                                           {"json", no_argument, NULL, OPT_JSON},
+                                          {"share", required_argument, NULL, OPT_SHARE},
+                                          {"rank", required_argument, NULL, OPT_RANK},
+                                          {"world", required_argument, NULL, OPT_WORLD},
+                                          {"device", required_argument, NULL, OPT_DEVICE},
+                                          {"cuda-library", required_argument, NULL, OPT_CUDA},
+                                          {"nccl-library", required_argument, NULL, OPT_NCCL},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
   *args = (struct run_args){.program = argv[0], .replay = {.mode = RUN_FUSED, .timeout_seconds = 30}};
+  args->replay.launch = (struct run_launch){.rank = -1, .world = -1, .device = -1};
   optind = 1;
   for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
     if (option == 'h') return -1;
@@ -166,28 +237,18 @@ static int parse_args(struct run_args *args, int argc, char **argv) {
   }
   if (optind + 1 != argc) return cli_usage(args->program, optind == argc ? "a plan is missing" : "one plan at a time");
   args->plan = argv[optind];
-  if (args->replay.is_mpi) {
-    if (args->has_mode && args->replay.mode == RUN_FUSED)
-      return cli_usage(args->program, "--backend mpi is staged: there is no --mode fused between processes");
-    if (!strcmp(args->plan, "-")) return cli_usage(args->program, "standard input has the plan for one process only");
-    if (args->replay.delay_seed) return cli_usage(args->program, "--delay-seed goes with --backend host");
-    if (args->replay.mode == RUN_FUSED) args->replay.mode = RUN_STAGED;
-  }
-  if (args->replay.delay_seed && args->replay.mode != RUN_STAGED)
-    return cli_usage(args->program, "--delay-seed goes with --mode staged");
-  args->replay.guard_staging = args->replay.delay_seed != 0;
-  return 0;
+  return check_args(args);
 }
 
 // ---- setting up ----------------------------------------------------------------------------------------------------
 
 static int check_world(const struct run *run) {
   uint32_t world = run->plan.header->world;
-  if (!run->ranks.is_mpi || run->ranks.count == world) return CLI_YES;
+  if (!run->ranks.apart || run->ranks.count == world) return CLI_YES;
   return cli_trouble(run->args.program,
-                     "the plan's world has %" PRIu32 " ranks, but mpiexec started %" PRIu32
-                     " process%s: mpiexec -n %" PRIu32,
-                     world, run->ranks.count, run->ranks.count == 1 ? "" : "es", world);
+                     "the plan's world has %" PRIu32 " ranks, but there %s %" PRIu32 " process%s%s%" PRIu32, world,
+                     run->ranks.count == 1 ? "is" : "are", run->ranks.count, run->ranks.count == 1 ? "" : "es",
+                     run->args.replay.backend == RESHARD_MPI ? ": mpiexec -n " : ": start ", world);
 }
 
 static int open_plan(struct run *run) {
@@ -205,7 +266,7 @@ static uint64_t count_memory(const struct run *run) {
   if (!run->args.in) bytes += run_memory_needed(&run->memory.side[RSP_TRAIN]);
   if (!(run->args.in && run->args.out)) bytes += run_memory_needed(&run->memory.side[RSP_INFER]);
   for (uint32_t r = 0; r < run->plan.header->world; r++) {
-    if (run->ranks.is_mpi && r != run->ranks.rank) continue;
+    if (run->ranks.apart && r != run->ranks.rank) continue;
     if (run->args.replay.mode == RUN_STAGED) bytes += run->plan.directory[r].staging;
     bytes += run->plan.directory[r].bytes;
   }
@@ -229,9 +290,9 @@ static int set_up(struct run *run) {
   int status = open_plan(run);
   if (status) return status;
   if (!run_memory_init(&run->memory, &run->plan)) return cli_trouble(program, "out of memory");
-  if (run->ranks.is_mpi) run_memory_keep(&run->memory, &run->plan, run->ranks.rank);
+  if (run->ranks.apart) run_memory_keep(&run->memory, &run->plan, run->ranks.rank);
   run_pattern_init(&run->pattern, &run->plan, &run->values, &run->memory, run->args.seed);
-  if (run->ranks.is_mpi) run->pattern.threads = 1; // the other ranks are at work as well
+  if (run->ranks.apart) run->pattern.threads = 1; // the other ranks are at work as well
   struct run_side *train = &run->memory.side[RSP_TRAIN], *infer = &run->memory.side[RSP_INFER];
   if (run->args.in) status = run_files_read(&run->files, &run->plan, train, run->args.in, program);
   if (!status) status = check_memory(run);
@@ -303,7 +364,7 @@ static bool allocate_samples(struct run *run, double first, uint32_t otherwise) 
 // Replays and plain copies in turn, so that both see the same machine. The last replay is the one that is checked.
 static int time_replays(struct run *run, double first) {
   if (!allocate_samples(run, first, 0)) return cli_trouble(run->args.program, "out of memory");
-  bool compared = !run->ranks.is_mpi;
+  bool compared = !run->ranks.apart;
   if (compared) run_replay_memcpy(run->replay); // both have then been run once
   for (uint32_t i = 0; i < run->args.repeat; i++) {
     cli_progress(run->since, "timing replay %" PRIu32 " of %" PRIu32, i + 1, run->args.repeat);
@@ -370,7 +431,7 @@ static int report(const struct run *run, int status) {
   if (run->ranks.rank != (who == RUN_NOBODY ? 0 : who)) return status;
   struct run_report r = {.plan = &run->plan,
                          .memory = &run->memory,
-                         .backend = run->ranks.is_mpi ? "mpi" : "host",
+                         .backend = backend_words[run->args.replay.backend],
                          .processes = run->ranks.count,
                          .verified = run->args.replay.verify,
                          .mode = mode_words[run->args.replay.mode],
@@ -396,6 +457,8 @@ static int report(const struct run *run, int status) {
 
 static void tear_down(struct run *run) {
   run_replay_stop(run->replay);
+  run_device_close(run->args.replay.device);
+  run_ranks_end(&run->ranks);
   run_files_close(&run->files);
   run_pattern_free(&run->pattern);
   run_memory_free(&run->memory);
@@ -403,6 +466,20 @@ static void tear_down(struct run *run) {
   free(run->refits);
   free(run->memcpys);
   rsp_close(&run->plan);
+}
+
+// Whether there is a GPU is known before others are waited for.
+static int begin(struct run *run) {
+  struct run_options *replay = &run->args.replay;
+  const char *program = run->args.program;
+  run_ranks_alone(&run->ranks, program);
+  if (replay->backend == RESHARD_HOST) return CLI_YES;
+  if (replay->backend == RESHARD_MPI) return run_ranks_begin_mpi(&run->ranks, program);
+  int status = run_device_open(&replay->device, &replay->launch, program);
+  if (status) return status;
+  status = run_ranks_begin_directory(&run->ranks, &replay->launch, replay->timeout_seconds, program);
+  replay->directory = run->ranks.directory;
+  return status;
 }
 
 int verb_run(int argc, char **argv) {
@@ -413,8 +490,9 @@ int verb_run(int argc, char **argv) {
   if (!run) return cli_trouble(args.program, "out of memory");
   run->args = args;
   run->since = cli_seconds();
-  status = run_ranks_begin(&run->ranks, args.replay.is_mpi, args.program);
+  status = begin(run);
   if (status) {
+    run_device_close(run->args.replay.device);
     free(run);
     return status;
   }

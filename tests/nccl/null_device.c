@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A CUDA runtime and an NCCL that do nothing, at once: what is left is libreshard's own work. For measurements.
+ * With RUNS_AT_ONCE kernels and copies are done where they are called, and what was captured when the graph is
+ * launched: for one rank alone, as nothing is sent.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -45,28 +47,93 @@ GIVES_NUMBER(cudaRuntimeGetVersion, 12080)
 GIVES_NUMBER(cudaGetDevice, 0)
 GIVES_NUMBER(cudaDeviceGetAttribute, 132)
 DOES_NOTHING(cudaSetDevice)
-DOES_NOTHING(cudaMemcpyAsync)
-DOES_NOTHING(cudaMemsetAsync)
 DOES_NOTHING(cudaStreamDestroy)
 DOES_NOTHING(cudaStreamQuery)
 DOES_NOTHING(cudaStreamWaitEvent)
-DOES_NOTHING(cudaStreamBeginCapture)
 DOES_NOTHING(cudaEventDestroy)
 DOES_NOTHING(cudaEventRecord)
 DOES_NOTHING(cudaEventQuery)
-DOES_NOTHING(cudaGraphLaunch)
 DOES_NOTHING(cudaGraphExecDestroy)
 DOES_NOTHING(cudaGraphDestroy)
 DOES_NOTHING(cudaLibraryUnload)
-DOES_NOTHING(cudaLaunchKernelExC)
 GIVES_HANDLE(cudaStreamCreateWithFlags)
 GIVES_HANDLE(cudaEventCreateWithFlags)
 GIVES_HANDLE(cudaGraphInstantiate)
 GIVES_HANDLE(cudaLibraryLoadData)
 GIVES_HANDLE(cudaLibraryGetKernel)
 GIVES_SECOND(cudaStreamIsCapturing, int, 0)
-GIVES_SECOND(cudaStreamEndCapture, void *, &handle)
 SAYS(cudaGetErrorString)
+
+#ifndef RUNS_AT_ONCE
+DOES_NOTHING(cudaMemcpyAsync)
+DOES_NOTHING(cudaMemsetAsync)
+DOES_NOTHING(cudaStreamBeginCapture)
+DOES_NOTHING(cudaGraphLaunch)
+DOES_NOTHING(cudaLaunchKernelExC)
+GIVES_SECOND(cudaStreamEndCapture, void *, &handle)
+#else
+#include "kernels/batch.h"
+
+#define MOST 4096 /* launches of a graph */
+static struct {
+  const void *image;
+  struct rsk_launch launch;
+} captured[MOST];
+static int count;
+static int capturing;
+
+int cudaMemcpyAsync(void *dst, const void *src, size_t bytes, int kind, void *stream);
+int cudaMemcpyAsync(void *dst, const void *src, size_t bytes, int kind, void *stream) {
+  (void)kind, (void)stream;
+  memmove(dst, src, bytes);
+  return 0;
+}
+
+int cudaMemsetAsync(void *dst, int value, size_t bytes, void *stream);
+int cudaMemsetAsync(void *dst, int value, size_t bytes, void *stream) {
+  (void)stream;
+  memset(dst, value, bytes);
+  return 0;
+}
+
+int cudaStreamBeginCapture(void);
+int cudaStreamBeginCapture(void) {
+  capturing = 1;
+  count = 0;
+  return 0;
+}
+
+int cudaStreamEndCapture(void *stream, void **graph);
+int cudaStreamEndCapture(void *stream, void **graph) {
+  (void)stream;
+  capturing = 0;
+  *graph = &handle;
+  return 0;
+}
+
+int cudaLaunchKernelExC(const void *config, const void *kernel, void **arguments);
+int cudaLaunchKernelExC(const void *config, const void *kernel, void **arguments) {
+  const void *image;
+  struct rsk_launch launch;
+  (void)config, (void)kernel;
+  memcpy(&image, arguments[0], sizeof image);
+  memcpy(&launch, arguments[1], sizeof launch);
+  if (!capturing) {
+    rsk_batch_run(image, &launch);
+    return 0;
+  }
+  if (count == MOST) return 2;
+  captured[count].image = image;
+  captured[count++].launch = launch;
+  return 0;
+}
+
+int cudaGraphLaunch(void);
+int cudaGraphLaunch(void) {
+  for (int i = 0; i < count; i++) rsk_batch_run(captured[i].image, &captured[i].launch);
+  return 0;
+}
+#endif
 
 struct attributes {
   int type, device;
