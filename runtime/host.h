@@ -161,6 +161,8 @@ bool rsr_ops_add(struct rsr_ops *ops, struct rsr_nest *nest);
 /* Puts the rows in order of their destination and makes the chunks; false: no memory. */
 bool rsr_ops_close(struct rsr_ops *ops);
 void rsr_ops_run(const struct rsr_ops *ops, const struct rsr_op *op);
+/* What the op writes is there: it is made again, a little at a time, and compared. */
+bool rsr_ops_holds(const struct rsr_ops *ops, const struct rsr_op *op);
 void rsr_ops_free(struct rsr_ops *ops);
 
 /* The outgoing stream that `stream` of *rank passes on in the end, and its rank; the stream itself if it is no relay.

@@ -181,15 +181,42 @@ enum reshard_status rsr_fused_link(struct reshard_context *context, struct resha
 
 /* ---- a refit ----------------------------------------------------------------------------------------------------- */
 
+static enum reshard_status corrupt(const struct reshard_context *owner, const unsigned char *dst,
+                                   struct reshard_fault *fault) {
+  const struct rsp_program *program = &owner->slice.program;
+  rsr_fault(fault, RESHARD_CORRUPT,
+            "what was copied to world rank %u is not what its source holds; the memory cannot be trusted, or a buffer "
+            "was used during the refit",
+            owner->world_rank);
+  fault->rank = owner->world_rank;
+  for (uint64_t row = 0; row < program->slice->buffers.count; row++) {
+    const unsigned char *at = owner->slice.bound[row];
+    if (at && dst >= at && dst < at + program->buffers[row].bytes) rsr_fault_at(fault, program, &program->buffers[row]);
+  }
+  return RESHARD_CORRUPT;
+}
+
+/* RESHARD_VERIFY: both ends are at hand, so they are compared; each copy as soon as it is made. */
+static enum reshard_status verify_op(const struct reshard_context *owner, const struct rsr_op *op,
+                                     struct reshard_fault *fault) {
+  const struct rsr_ops *ops = &rsr_host_of(owner)->ops;
+  if (owner->config.inject.kind == RESHARD_INJECT_FLIP && op == ops->rows) *op->dst ^= 0x10;
+  return rsr_ops_holds(ops, op) ? RESHARD_OK : corrupt(owner, op->dst, fault);
+}
+
 /* Takes chunks of a rank's copies until none is left. */
-static enum reshard_status run_chunks(struct reshard_host_group *group, struct rsr_ops *ops,
+static enum reshard_status run_chunks(struct reshard_host_group *group, const struct reshard_context *owner,
                                       struct reshard_fault *fault) {
+  struct rsr_ops *ops = &rsr_host_of(owner)->ops;
+  bool verified = owner->config.flags & RESHARD_VERIFY;
   for (;;) {
     uint64_t chunk = atomic_fetch_add(&ops->next, 1);
     if (chunk >= ops->chunk_count) return RESHARD_OK;
     for (uint64_t i = ops->chunks[chunk]; i < ops->chunks[chunk + 1]; i++) {
       if (atomic_load_explicit(&group->aborted, memory_order_relaxed)) return rsr_host_aborted(group, fault);
       rsr_ops_run(ops, &ops->rows[i]);
+      enum reshard_status status = verified ? verify_op(owner, &ops->rows[i], fault) : RESHARD_OK;
+      if (status != RESHARD_OK) return status;
     }
     atomic_fetch_add_explicit(&group->progress, 1, memory_order_relaxed);
   }
@@ -207,7 +234,7 @@ static enum reshard_status receive_all(struct reshard_context *context, struct r
   atomic_store(&host->ops.next, 0);
   atomic_store(&host->station->opened, host->refit);
   for (uint64_t p = 0; p < host->sender_count; p++) rsr_host_ring(host->group, host->senders[p]);
-  return run_chunks(host->group, &host->ops, fault);
+  return run_chunks(host->group, context, fault);
 }
 
 /* A rank that is done takes from the others: from its receivers, for which it waits, as they open once all have begun;
@@ -220,12 +247,12 @@ static enum reshard_status help(struct reshard_context *context, struct reshard_
     struct rsr_station *peer = &group->stations[host->receivers[p]];
     status =
         rsr_host_await(context, &peer->opened, host->refit, host->receivers[p], RESHARD_NO_ROUND, "to open", fault);
-    if (status == RESHARD_OK) status = run_chunks(group, &rsr_host_of(peer->member)->ops, fault);
+    if (status == RESHARD_OK) status = run_chunks(group, peer->member, fault);
   }
   for (uint32_t r = 1; r < group->world && status == RESHARD_OK; r++) {
     struct rsr_station *peer = &group->stations[(context->world_rank + r) % group->world];
     if (atomic_load(&peer->opened) != host->refit) continue;
-    status = run_chunks(group, &rsr_host_of(peer->member)->ops, fault);
+    status = run_chunks(group, peer->member, fault);
   }
   return status;
 }

@@ -162,6 +162,39 @@ void rsr_ops_run(const struct rsr_ops *ops, const struct rsr_op *op) {
   rsr_nest_run_loops(op->dst, op->src, loops, op->loop_count, op->run, &ops->convs[2 * op->conv], ops->flags);
 }
 
+static bool run_holds(const struct rsr_op *op, const struct rsk_conv conv[2], const unsigned char *dst,
+                      const unsigned char *src) {
+  bool copies = conv[0].is_copy && conv[1].is_copy;
+  uint64_t dst_unit = copies ? 1 : conv[1].dst_bytes, src_unit = copies ? 1 : conv[0].src_bytes;
+  unsigned char again[4096];
+  for (uint64_t at = 0, some; at < op->run; at += some) {
+    some = sizeof again / dst_unit;
+    if (some > op->run - at) some = op->run - at;
+    rsr_nest_run_loops(again, src + at * src_unit, NULL, 0, some, conv, 0);
+    if (memcmp(again, dst + at * dst_unit, some * dst_unit) != 0) return false;
+  }
+  return true;
+}
+
+bool rsr_ops_holds(const struct rsr_ops *ops, const struct rsr_op *op) {
+  const struct rsk_loop *loops = ops->loops + op->loops;
+  const struct rsk_conv *conv = &ops->convs[2 * op->conv];
+  uint64_t turns[RSK_LOOPS] = {0};
+  const unsigned char *dst = op->dst, *src = op->src;
+  for (;;) {
+    if (!run_holds(op, conv, dst, src)) return false;
+    uint32_t l = op->loop_count;
+    for (; l > 0 && ++turns[l - 1] == loops[l - 1].count; l--) {
+      turns[l - 1] = 0;
+      dst -= (int64_t)(loops[l - 1].count - 1) * loops[l - 1].dst_step;
+      src -= (int64_t)(loops[l - 1].count - 1) * loops[l - 1].src_step;
+    }
+    if (l == 0) return true;
+    dst += loops[l - 1].dst_step;
+    src += loops[l - 1].src_step;
+  }
+}
+
 void rsr_ops_free(struct rsr_ops *ops) {
   free(ops->rows);
   free(ops->loops);

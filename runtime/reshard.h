@@ -156,7 +156,7 @@ RESHARD_API void reshard_directory_close(struct reshard_directory *directory);
 
 /* Poison staging and watch its edges (nccl: poison it at prepare, no more): finds wrong overlaps, costs time. */
 #define RESHARD_GUARD 1u
-#define RESHARD_VERIFY 2u   /* sender and receiver hash what they send and get: end to end, costs time; on all ranks */
+#define RESHARD_VERIFY 2u   /* hash what is sent and what arrives (fused: compare); costs time; on all ranks */
 #define RESHARD_NO_GRAPH 4u /* nccl: enqueue every refit anew, without a CUDA graph */
 #define RESHARD_REGISTER 8u /* nccl: register the buffers of direct messages with the communicator */
 
@@ -167,7 +167,8 @@ enum reshard_inject_kind {
   RESHARD_INJECT_FAIL,      /* reports a failure there */
   RESHARD_INJECT_NO_MEMORY, /* prepare cannot allocate its staging */
   RESHARD_INJECT_STALL,     /* sleeps `seconds` there */
-  RESHARD_INJECT_FLIP       /* host, staged, and mpi: a byte of what it receives in `round` is changed, once */
+  RESHARD_INJECT_FLIP /* host, mpi: a byte of what it receives in `round` is changed, once (fused, with VERIFY: of its
+                         first copy) */
 };
 struct reshard_inject {
   enum reshard_inject_kind kind;

@@ -233,6 +233,12 @@ void players_check(const struct player *players, uint32_t world, uint64_t versio
   }
 }
 
+/* Guards slow down what is delayed anyway; every other plan is verified as well. */
+static uint32_t flags_of(enum reshard_mode mode, uint64_t delay_seed, uint64_t seed) {
+  uint32_t verify = (mode == RESHARD_FUSED ? seed : delay_seed) % 2 ? RESHARD_VERIFY : 0;
+  return verify | (delay_seed ? RESHARD_GUARD : 0);
+}
+
 void replay_stage(struct stage *stage, const void *bytes, size_t size, enum reshard_mode mode, uint64_t delay_seed,
                   uint64_t seed) {
   struct reshard_plan *plan;
@@ -247,8 +253,7 @@ void replay_stage(struct stage *stage, const void *bytes, size_t size, enum resh
     players_init(players, stage, plan, group, mode);
     for (uint32_t r = 0; r < world; r++) {
       players[r].config.delay_seed = delay_seed;
-      /* Every other plan is verified as well. */
-      players[r].config.flags = delay_seed ? RESHARD_GUARD | (delay_seed % 2 ? RESHARD_VERIFY : 0) : 0;
+      players[r].config.flags = flags_of(mode, delay_seed, seed);
       players[r].refits = 1 + pass;
     }
     play(players, world);

@@ -118,6 +118,42 @@ static void tiny(void) {
   free(t);
 }
 
+/* Fused: both ends are compared, and who found it may be any rank that helped. */
+static void flip_fused(uint64_t seed) {
+  struct made_options options = {
+      .seed = seed, .train = 2, .infer = 2, .groups = 3, .buffers = 3, .rows = 60, .columns = 120};
+  struct stage stage;
+  struct victim victim;
+  struct reshard_plan *plan;
+  struct reshard_host_group *group;
+  struct player players[4];
+  size_t size;
+  void *bytes = made_plan(&options, &size);
+  stage_open(&stage, bytes, size);
+  CHECK(reshard_open_memory(bytes, size, &plan, NULL) == RESHARD_OK, "open");
+  CHECK(reshard_host_group_new(4, &group) == RESHARD_OK, "group");
+  uint32_t rank = 2 + (uint32_t)(seed % 2);
+  if (choose(&stage.plan, rank, &victim)) {
+    stage_fill(&stage, seed);
+    players_init(players, &stage, plan, group, RESHARD_FUSED);
+    for (uint32_t r = 0; r < 4; r++) players[r].config.flags = RESHARD_VERIFY;
+    players[rank].config.inject.kind = RESHARD_INJECT_FLIP;
+    play(players, 4);
+    uint32_t found = 0;
+    for (uint32_t r = 0; r < 4; r++) {
+      CHECK(players[r].version == 0 && players[r].refitted != RESHARD_OK, "seed %llu", (unsigned long long)seed);
+      CHECK(players[r].fault.rank == rank && players[r].fault.buffer[0], "seed %llu: %s", (unsigned long long)seed,
+            players[r].fault.what);
+      found += players[r].refitted == RESHARD_CORRUPT;
+    }
+    CHECK(found == 1, "seed %llu: %u found it", (unsigned long long)seed, found);
+  }
+  reshard_host_group_free(group);
+  reshard_close(plan);
+  stage_close(&stage);
+  free(bytes);
+}
+
 static void flags_differ(void) {
   void *bytes;
   size_t size;
@@ -145,6 +181,7 @@ static void flags_differ(void) {
 int main(void) {
   tiny();
   for (uint64_t seed = 1; seed <= 60; seed++) made(seed);
+  for (uint64_t seed = 1; seed <= 20; seed++) flip_fused(seed);
   flags_differ();
   return 0;
 }
