@@ -47,7 +47,8 @@ void run_ranks_end(struct run_ranks *ranks) {
 
 static enum reshard_status gather_words(const struct run_ranks *ranks, const struct word *mine, struct word *all,
                                         struct reshard_fault *fault) {
-  if (!ranks->directory) return reshard_mpi_all_gather(fault, mine, sizeof *mine, all, TIMEOUT_SECONDS);
+  if (!ranks->directory)
+    return (enum reshard_status)reshard_mpi_all_gather(fault, mine, sizeof *mine, all, TIMEOUT_SECONDS);
   if (reshard_directory_gather(ranks->directory, mine, sizeof *mine, all, TIMEOUT_SECONDS) == 0) return RESHARD_OK;
   snprintf(fault->what, sizeof fault->what, "the shared directory cannot be written any more");
   return RESHARD_CANNOT_READ;

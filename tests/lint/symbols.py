@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The prefix says the layer: libreshard exports reshard_* only, and each static library defines its own prefix only.
+"""The prefix says the layer: libreshard and its plugins export reshard_* only, each static library defines its own prefix.
 
 In: a build directory. Out: one line per fault; exit 0, 1, or 77 (skipped) when nothing is built there.
 """
@@ -25,7 +25,7 @@ def defined(path, *options):
 
 def main(build):
     build = pathlib.Path(build)
-    shared = [p for p in build.rglob("libreshard.so*") if not p.is_symlink()]
+    shared = [p for p in build.rglob("libreshard*.so*") if not p.is_symlink()]
     archives = [(p, prefix) for room, prefix in PREFIXES.items() for p in (build / room).rglob("*.a")]
     if not shared and not archives:
         print("symbols: nothing is built: skipped")
