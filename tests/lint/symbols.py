@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The prefix says the layer: libreshard and its plugins export reshard_* only, each static library defines its own prefix.
+"""The prefix says the layer: libreshard and its plugins export reshard_* only, each archive defines its own prefix.
 
 In: a build directory. Out: one line per fault; exit 0, 1, or 77 (skipped) when nothing is built there.
 """

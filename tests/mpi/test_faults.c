@@ -206,6 +206,34 @@ static void wrong_size(void) {
   works();
 }
 
+/* Slices that are sound each, but rank 2 receives what rank 1 does not send. */
+static void no_fit(void) {
+  struct scene one = scene;
+  struct player p;
+  struct tiny *tiny = malloc(sizeof *tiny);
+  CHECK(tiny, "memory");
+  tiny_init(tiny);
+  for (uint64_t i = 0; i < tiny->slices[2].stream_count; i++) {
+    struct rsp_stream *in = &tiny->slice[2].streams[i];
+    if (in->peer != 1) continue;
+    in->quantum = in->slot_stride = 16;
+    in->slots = 1;
+  }
+  CHECK(tiny_build(tiny, &scene.bytes, &scene.size), "tiny");
+  free(tiny);
+  stage_open(&scene.stage, scene.bytes, scene.size);
+  CHECK(reshard_open_memory(scene.bytes, scene.size, &scene.plan, NULL) == RESHARD_OK, "open");
+  player_of(&p, 30);
+  play_alone(&p);
+  CHECK(p.prepared == (ranks_self == 2 ? RESHARD_BAD_PLAN : RESHARD_PEER_FAILED), "rank %d: %d %s", ranks_self,
+        (int)p.prepared, p.fault.what);
+  says(&p, "do not fit together");
+  reshard_context_close(p.context);
+  scene_close();
+  scene = one;
+  works();
+}
+
 /* ---- refits ------------------------------------------------------------------------------------------------------ */
 
 static void dies(int rank) {
@@ -248,6 +276,30 @@ static void stalls(void) {
   if (ranks_self == 0) p.config.inject = (struct reshard_inject){RESHARD_INJECT_STALL, 0, 50};
   play_alone(&p);
   failed(&p, RESHARD_TIMEOUT, since);
+}
+
+/* Two ranks take longer than the timeout, a little at a time; the one that has done its part hears that they move on.
+ */
+static void slow(void) {
+  struct player p;
+  ranks_fill(&scene.stage, (uint32_t)ranks_self, 13);
+  meet();
+  double since = now();
+  player_of(&p, 2);
+  p.hold = 1;
+  play_alone(&p);
+  enum reshard_status status = ranks_self == 0 ? RESHARD_OK : RESHARD_PENDING;
+  while (status == RESHARD_PENDING) {
+    usleep(600000);
+    status = reshard_query(p.context);
+  }
+  status = reshard_wait(p.context);
+  reshard_last_fault(p.context, &p.fault);
+  CHECK(status == RESHARD_OK && reshard_version(p.context) == 1, "rank %d: %s", ranks_self, p.fault.what);
+  CHECK(now() - since > 2, "it took %g s: nothing was tried", now() - since);
+  CHECK(!stage_check(&scene.stage), "%s", stage_check(&scene.stage));
+  reshard_context_close(p.context);
+  works();
 }
 
 /* A rank is in no call at all while the others wait for it, give up and go on; then it comes. */
@@ -411,6 +463,8 @@ int main(int argc, char **argv) {
   wrong_world();
   no_memory();
   wrong_size();
+  no_fit();
+  slow();
   for (int rank = 0; rank < 3; rank++) {
     dies(rank);
     for (uint32_t round = 0; round < 2; round++) fails(rank, round);
