@@ -21,6 +21,8 @@ struct senders {
   int64_t next;             /* the holder whose share is being used up */
   struct leg_list *legs_of; /* per group */
   int32_t *first;           /* per group: the domain that the holders serve */
+  double *held;             /* per rank: bytes of its shares that it has not sent yet */
+  double *busy;             /* per domain: seconds that its NICs will send as holders */
 };
 
 static const struct rsc_seat *seat_of(const struct rsc_router *r, int32_t group, int64_t rank) {
@@ -82,6 +84,7 @@ static void send_direct(struct senders *s, const struct rsc_demand *d, const str
     double bytes = (double)(to - lo) * g->wire_bytes;
     h->share[at] -= bytes;
     r->out_load[h->ranks[at]] += bytes;
+    s->held[h->ranks[at]] -= bytes;
     struct rsc_leg leg = {d->group, seat_of(r, d->group, h->ranks[at])->end, lo, to, h->ranks[at], {0}};
     add_domain(r, &leg, -1, d, slice, bytes);
     push_leg(s, leg);
@@ -102,9 +105,14 @@ static int32_t depth_of(const struct rsc_leg *leg, int32_t node) {
   return depth;
 }
 
-/* Bytes that a rank may still send. */
-static double room_of(const struct rsc_router *r, int64_t rank) {
-  return r->limit * r->nic[rank] - r->out_load[rank];
+/* What a rank will have sent, its shares included. */
+static double load_of(const struct senders *s, int64_t rank) {
+  return s->r->out_load[rank] + (s->held[rank] > 0 ? s->held[rank] : 0);
+}
+
+/* Bytes that a rank may still pass on. */
+static double room_of(const struct senders *s, int64_t rank) {
+  return s->r->limit * s->r->nic[rank] - load_of(s, rank);
 }
 
 /* Who passes on the piece that begins at `lo`: an entry with time to spare, little to send and a short way; else the
@@ -122,9 +130,9 @@ static struct relay find_relay(const struct senders *s, int32_t group, int64_t l
       int64_t from = node->parent < 0 ? leg->src : leg->nodes.at[node->parent].rank;
       if (rsc_link_between(r->cluster, from, node->rank) != RSC_LINK_NETWORK) continue;
       if (r->fanout && node->relays >= r->fanout) continue; /* one that passes on to nobody is always there */
-      struct relay c = {i, n, depth_of(leg, n), room_of(r, node->rank) >= least, 0};
+      struct relay c = {i, n, depth_of(leg, n), room_of(s, node->rank) >= least, 0};
       const struct rsc_node *b = best.node < 0 ? NULL : &r->legs.at[best.leg].nodes.at[best.node];
-      c.cost = r->out_load[node->rank] / r->nic[node->rank] / r->limit + (c.within ? c.depth * HOP_COST : 0);
+      c.cost = load_of(s, node->rank) / r->nic[node->rank] / r->limit + (c.within ? c.depth * HOP_COST : 0);
       bool better = !b || c.within > best.within || (c.within == best.within && c.cost < best.cost);
       if (better) best = c;
     }
@@ -166,7 +174,7 @@ static void send_onward(struct senders *s, const struct rsc_demand *d, const str
     struct relay from = find_relay(s, d->group, lo, (double)(hi - lo) * wire);
     int64_t rank = r->legs.at[from.leg].nodes.at[from.node].rank;
     int64_t to = r->legs.at[from.leg].hi < hi ? r->legs.at[from.leg].hi : hi;
-    int64_t fits = from.within ? grain(lo, room_of(r, rank) / wire) : to;
+    int64_t fits = from.within ? grain(lo, room_of(s, rank) / wire) : to;
     if (fits > lo && fits < to && (double)(to - fits) * wire >= RSC_SLICE_MIN) to = fits;
     size_t leg = cut_leg(s, from.leg, lo, to);
     double bytes = (double)(to - lo) * wire;
@@ -198,6 +206,18 @@ static double send_domain(struct senders *s, const struct rsc_demand *demands, s
   return onward;
 }
 
+struct span {
+  const struct rsc_demand *demands; /* of one set and domain */
+  size_t count;
+  double busy;
+};
+
+static int by_busy(const void *a, const void *b) {
+  const struct span *x = a, *y = b;
+  if (x->busy < y->busy || x->busy > y->busy) return x->busy < y->busy ? -1 : 1;
+  return x->demands < y->demands ? -1 : x->demands > y->demands; /* of one array, by domain */
+}
+
 static size_t same_domain(const struct rsc_router *r, size_t from, size_t end) {
   size_t to = from;
   while (to < end && r->demands.at[to].domain == r->demands.at[from].domain) to++;
@@ -205,43 +225,64 @@ static size_t same_domain(const struct rsc_router *r, size_t from, size_t end) {
 }
 
 /* Bytes of each of the set's domains, from the last on, that must come from other domains: whole domains where it can
- * be, so that few ways are taken. Each group's first domain is served by the holders. `starts` has one more than the
- * domains. */
-static double *share_surplus(struct senders *s, const size_t *starts, size_t domains, double surplus) {
+ * be, so that few ways are taken. Each group's first domain is served by the holders. */
+static double *share_surplus(struct senders *s, const struct span *spans, size_t domains, double surplus) {
   struct rsc_router *r = s->r;
   double *onward = RSC_ARRAY(r->scratch, double, domains);
-  for (size_t i = starts[domains]; i-- > starts[0];) s->first[r->demands.at[i].group] = r->demands.at[i].domain;
-  for (size_t d = domains; d-- > 1 && surplus > 0;) {
+  for (size_t k = domains; k-- > 0;)
+    for (size_t i = 0; i < spans[k].count; i++) s->first[spans[k].demands[i].group] = spans[k].demands[i].domain;
+  for (size_t k = domains; k-- > 1 && surplus > 0;) {
     double bytes = 0;
-    for (size_t i = starts[d]; i < starts[d + 1]; i++)
-      if (s->first[r->demands.at[i].group] != r->demands.at[i].domain)
-        bytes += rsc_group_bytes(r, r->demands.at[i].group);
-    onward[d] = surplus < bytes ? surplus : bytes;
-    surplus -= onward[d];
+    for (size_t i = 0; i < spans[k].count; i++) {
+      const struct rsc_demand *d = &spans[k].demands[i];
+      if (s->first[d->group] != d->domain) bytes += rsc_group_bytes(r, d->group);
+    }
+    onward[k] = surplus < bytes ? surplus : bytes;
+    surplus -= onward[k];
   }
   return onward;
 }
 
-/* One set of holders: its domains in turn. */
+/* One set of holders: its domains in turn, those first that have most time to pass on what they get. */
 static void send_set(struct senders *s, size_t from, size_t end) {
   struct rsc_router *r = s->r;
-  int32_t set = r->demands.at[from].set;
-  size_t domains = 0, *starts = RSC_ARRAY(r->scratch, size_t, end - from + 1);
-  for (size_t i = from; i < end; i = same_domain(r, i, end)) starts[domains++] = i;
-  starts[domains] = end;
-  double surplus = r->sets.at[set].demand;
-  for (int64_t k = 0; k < r->sets.at[set].count; k++) surplus -= r->sets.at[set].share[k];
-  double *onward = share_surplus(s, starts, domains, surplus);
+  const struct rsc_holders *h = &r->sets.at[r->demands.at[from].set];
+  size_t domains = 0;
+  struct span *spans = RSC_ARRAY(r->scratch, struct span, end - from);
+  for (size_t i = from, next; i < end; i = next) {
+    next = same_domain(r, i, end);
+    spans[domains++] = (struct span){&r->demands.at[i], next - i, s->busy[r->demands.at[i].domain]};
+  }
+  qsort(spans, domains, sizeof *spans, by_busy);
+  double surplus = h->demand;
+  for (int64_t k = 0; k < h->count; k++) surplus -= h->share[k];
+  double *onward = share_surplus(s, spans, domains, surplus);
   s->next = 0;
   double left = 0; /* what a domain could not take from others is tried with the next */
-  for (size_t k = 0; k < domains; k++)
-    left = send_domain(s, &r->demands.at[starts[k]], starts[k + 1] - starts[k], left + onward[k]);
+  for (size_t k = 0; k < domains; k++) left = send_domain(s, spans[k].demands, spans[k].count, left + onward[k]);
+}
+
+/* What ranks and their domains will send as holders. */
+static void find_held(struct senders *s) {
+  const struct rsc_router *r = s->r;
+  double *rate = RSC_ARRAY(r->scratch, double, r->cluster->domain_count);
+  for (size_t i = 0; i < r->sets.len; i++)
+    for (int64_t k = 0; k < r->sets.at[i].count; k++) s->held[r->sets.at[i].ranks[k]] += r->sets.at[i].share[k];
+  for (int64_t i = 0; i < r->cluster->world; i++) {
+    int32_t domain = r->cluster->hosts[r->cluster->processes[i].host].domain;
+    s->busy[domain] += s->held[i];
+    rate[domain] += r->nic[i];
+  }
+  for (int64_t d = 0; d < r->cluster->domain_count; d++) s->busy[d] /= rate[d] > 0 ? rate[d] : 1;
 }
 
 void rsc_route_senders(struct rsc_router *r) {
   struct senders s = {.r = r};
   s.legs_of = RSC_ARRAY(r->scratch, struct leg_list, r->flows->group_count);
   s.first = RSC_ARRAY(r->scratch, int32_t, r->flows->group_count);
+  s.held = RSC_ARRAY(r->scratch, double, r->cluster->world);
+  s.busy = RSC_ARRAY(r->scratch, double, r->cluster->domain_count);
+  find_held(&s);
   for (size_t i = 0, next; i < r->demands.len; i = next) {
     next = i;
     while (next < r->demands.len && r->demands.at[next].set == r->demands.at[i].set) next++;

@@ -3,7 +3,8 @@
 """The router against exhaustive search.
 
 In: random cases, small enough to search: tensors that random ranks hold and random ranks want, on random hosts. Out: exit 0
-if on each one the busiest NIC of the compiled plan carries at most FACTOR times what it must.
+if on each one the busiest NIC of the compiled plan takes in at most FACTOR times what it must, and sends at most that, but for one
+case of 100, in which it sends at most RELAYED times that.
 
 What it must carry is searched for in two ways that share nothing with each other or with the compiler:
 - over all sets of ranks: what only a set can take in (or be the first to send), over the rate of its NICs. Nothing can be
@@ -24,6 +25,7 @@ import tempfile
 from fractions import Fraction
 
 FACTOR = Fraction(1005, 1000)
+RELAYED = Fraction(125, 100)  # out, in one case of 100 at most: relays are chosen one after the other
 SLOP = 8 << 20   # bytes: small pieces are not cut
 NIC = 50 * 10**9
 GIB = 1 << 30
@@ -172,10 +174,10 @@ def check(bindir, seed, d, bug):
     enter, sent = loads_of(case, ranks)
     faults, both, ratios = [], 0, []
 
-    def hold(what, got, must, bytes_off):
+    def hold(what, got, must, factor):
         if must:
             ratios.append(float(got / must))
-        if got > must * FACTOR + Fraction(bytes_off) / min(rates):
+        if got > must * factor + Fraction(SLOP) / min(rates):
             faults.append(f'{what}: {float(got):.6f} s, can be {float(must):.6f}')
 
     ingest = Fraction(0)
@@ -183,39 +185,40 @@ def check(bindir, seed, d, bug):
         must = slowest_set(loads, rates)
         both += check_search(loads, rates, must)
         ingest = max(ingest, must)
-    hold('in', max(r['network_in'] / rates[r['rank']] for r in ranks), ingest, SLOP)
+    hold('in', max(r['network_in'] / rates[r['rank']] for r in ranks), ingest, FACTOR)
     once = [(b, h) for b, h, _ in sent]
     one_copy = slowest_set(once, rates)
     both += check_search(once, rates, one_copy)
     straight = slowest_set([(b * n, h) for b, h, n in sent], rates)
-    # With relays no holder need send longer than the receivers take; where a GPU trains and serves, its NIC does both.
+    # With relays no holder need send longer than the receivers take.
     must = min(straight, max(ingest, one_copy))
-    if not case.colocated:
-        hold('out', max(r['network_out'] / rates[r['rank']] for r in ranks), must, SLOP)
-    return faults, both, ratios
+    hold('out', max(r['network_out'] / rates[r['rank']] for r in ranks), must, RELAYED)
+    return faults, both, ratios, ratios and ratios[-1] > FACTOR
 
 
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', required=True)
     p.add_argument('--seed', type=int, default=1)
-    p.add_argument('--count', type=int, default=100)
+    p.add_argument('--count', type=int, default=60)
     p.add_argument('--seed-bug', type=int, default=0, help='a router that is known to be bad: exit 0 if that shows')
     a = p.parse_args()
-    bad = both = 0
+    bad = both = late = 0
     worst = 0
     with tempfile.TemporaryDirectory() as d:
         for seed in range(a.seed, a.seed + a.count):
-            faults, n, ratios = check(os.path.abspath(a.bin), seed, d, a.seed_bug)
+            faults, n, ratios, over = check(os.path.abspath(a.bin), seed, d, a.seed_bug)
             both += n
+            late += bool(over)
             worst = max([worst] + ratios)
             bad += bool(faults)
             for f in faults if not a.seed_bug else []:
                 print(f'seed {seed}: {f}')
-    print(f'{a.count} cases, {bad} past {float(FACTOR)}, the worst {worst:.4f}; {both} times both searches')
+    print(f'{a.count} cases, {bad} wrong, {late} send past {float(FACTOR)}, the worst {worst:.4f}; {both} times both searches')
     if both < a.count // 3:
         sys.exit('too few cases are small enough to search both ways')
-    sys.exit(0 if (bad > a.count // 4 if a.seed_bug else not bad) else 1)
+    good = not bad and late <= a.count / 100
+    sys.exit(0 if (bad > a.count // 4 if a.seed_bug else good) else 1)
 
 
 if __name__ == '__main__':
