@@ -144,6 +144,7 @@ enum reshard_status reshard_prepare(struct reshard_context *context) {
   if (!context) return RESHARD_INVALID_ARGUMENT;
   if (context->state == RSR_RUNNING || context->state == RSR_BROKEN) return not_now(context, "prepare");
   context->state = RSR_OPEN;
+  context->captured = false;
   const uint8_t *plan_id = context->slice.plan->header.plan_id;
   enum reshard_status status = prepare_here(context);
   status = rsr_agree(context, RSR_CALL_PREPARE, plan_id, status, &context->fault);
@@ -158,20 +159,27 @@ enum reshard_status reshard_prepare(struct reshard_context *context) {
 enum reshard_status reshard_refit(struct reshard_context *context, void *stream) {
   if (!context) return RESHARD_INVALID_ARGUMENT;
   if (context->state != RSR_READY) return not_now(context, "refit");
+  context->captured = false;
   enum reshard_status status = context->backend->refit(context, stream, &context->fault);
   context->state = status == RESHARD_OK ? RSR_RUNNING : RSR_BROKEN;
   return status;
 }
 
+/* A refit that the caller captured runs whenever its graph does. */
+static bool is_running(struct reshard_context *context) {
+  if (context->state == RSR_READY && context->captured) context->state = RSR_RUNNING;
+  return context->state == RSR_RUNNING;
+}
+
 enum reshard_status reshard_query(struct reshard_context *context) {
   if (!context) return RESHARD_INVALID_ARGUMENT;
-  if (context->state != RSR_RUNNING) return not_now(context, "query");
+  if (!is_running(context)) return not_now(context, "query");
   return context->backend->query(context, &context->fault);
 }
 
 enum reshard_status reshard_wait(struct reshard_context *context) {
   if (!context) return RESHARD_INVALID_ARGUMENT;
-  if (context->state != RSR_RUNNING) return not_now(context, "wait");
+  if (!is_running(context)) return not_now(context, "wait");
   enum reshard_status status = context->backend->wait(context, &context->fault);
   status = rsr_agree(context, RSR_CALL_WAIT, context->slice.plan->header.plan_id, status, &context->fault);
   if (status == RESHARD_OK) {

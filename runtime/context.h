@@ -37,6 +37,7 @@ struct reshard_context {
   uint32_t world, world_rank;
   enum rsr_state state;
   uint64_t version;
+  bool captured;          /* the last refit is part of a graph of the caller's, which may be launched again */
   uint64_t calls;         /* collective calls so far: ranks that are out of step are told so */
   struct rsr_word *words; /* of all ranks, for agreements */
   struct reshard_fault fault;

@@ -169,7 +169,7 @@ static enum reshard_status start(struct reshard_context *context, void *stream, 
   int capturing = RSR_CUDA_CAPTURE_NONE;
   enum reshard_status status = RSR_CUDA(StreamIsCapturing, stream, &capturing);
   if (status != RESHARD_OK) return status;
-  device->is_captured = capturing != RSR_CUDA_CAPTURE_NONE;
+  device->is_captured = context->captured = capturing != RSR_CUDA_CAPTURE_NONE;
   device->stream = stream;
   device->is_marked = false;
   if (device->exec && !device->is_captured)
@@ -227,6 +227,7 @@ enum reshard_status rsr_device_refit(struct reshard_context *context, void *stre
 
 static enum reshard_status look(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_device *device = rsr_device_of(context);
+  if (device->is_captured && device->status == RESHARD_OK) device->running = true;
   if (device->status != RESHARD_OK || !device->running) {
     if (device->status != RESHARD_OK) *fault = device->fault;
     return device->status;

@@ -244,7 +244,9 @@ RESHARD_API enum reshard_status reshard_prepare(struct reshard_context *context)
 
 /* Starts one refit and returns; allocates nothing and plans nothing. `stream`: of the backend; host: NULL. The training
  * buffers must not change, and the inference buffers not be used, until wait returns. WRONG_STATE unless prepared and
- * idle. A failure of the refit itself is reported by query and wait. */
+ * idle. A failure of the refit itself is reported by query and wait.
+ * nccl: if the stream is being captured, the refit becomes part of the caller's graph. Every launch of it is a refit:
+ * all ranks launch theirs, on the stream that it was captured from, and then call wait, each time. */
 RESHARD_API enum reshard_status reshard_refit(struct reshard_context *context, void *stream);
 /* PENDING while the refit runs on this rank; then its status here. Does not advance the version: wait does. */
 RESHARD_API enum reshard_status reshard_query(struct reshard_context *context);

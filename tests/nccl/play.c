@@ -191,12 +191,12 @@ const char *play_wrong(const struct play *play) {
   return play->wrong[0] ? play->wrong : NULL;
 }
 
-void play_poison(struct play *play, uint32_t rank) {
+void play_poison(struct play *play, uint32_t rank, int value) {
   struct rsp_program p;
   rsp_program_of(&play->stage.plan, rank, &p);
   for (uint64_t b = 0; b < p.slice->buffers.count; b++) {
     if (p.buffers[b].side == RSP_INFER && p.buffers[b].bytes > 0)
-      CHECK(cudaMemsetAsync(play->memory[rank][b], 0x99, p.buffers[b].bytes, NULL) == 0, "memset");
+      CHECK(cudaMemsetAsync(play->memory[rank][b], value, p.buffers[b].bytes, NULL) == 0, "memset");
   }
   while (cudaStreamQuery(NULL) != 0) continue;
 }

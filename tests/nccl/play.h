@@ -58,7 +58,7 @@ enum reshard_status play_open_context(struct play *play, uint32_t rank, struct r
 enum reshard_status play_bind(struct play *play, uint32_t rank);
 /* NULL, or the first byte of the caller's buffers that is not as it must be after a refit. */
 const char *play_compare(const struct play *play);
-/* Every inference buffer of the rank gets other bytes. In the rank's thread. */
-void play_poison(struct play *play, uint32_t rank);
+/* Every byte of the rank's inference buffers becomes `value`. In the rank's thread. */
+void play_poison(struct play *play, uint32_t rank, int value);
 
 #endif

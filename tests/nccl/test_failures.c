@@ -285,7 +285,7 @@ static void swap_body(uint32_t rank, void *arg) {
   uint64_t comms = standin_counts(rank).comms;
   CHECK(reshard_prepare(c) == RESHARD_OK && refit_and_wait(c) == RESHARD_OK, "first");
   CHECK(reshard_swap(c, other_plan) == RESHARD_OK && reshard_swap(c, play->plan) == RESHARD_OK, "swap");
-  play_poison(play, rank);
+  play_poison(play, rank, 0x99);
   CHECK(reshard_prepare(c) == RESHARD_OK && refit_and_wait(c) == RESHARD_OK, "second");
   CHECK(standin_counts(rank).comms == comms && reshard_version(c) == 2, "one communicator, two versions");
   reshard_context_close(c);
@@ -302,7 +302,7 @@ static void two_body(uint32_t rank, void *arg) {
   CHECK(play_bind(play, rank) == RESHARD_OK, "bind");
   CHECK(reshard_prepare(a) == RESHARD_OK && reshard_prepare(b) == RESHARD_OK, "prepare");
   CHECK(reshard_refit(a, NULL) == RESHARD_OK && reshard_wait(a) == RESHARD_OK, "first");
-  play_poison(play, rank);
+  play_poison(play, rank, 0x99);
   CHECK(reshard_prepare(b) == RESHARD_OK && reshard_refit(b, NULL) == RESHARD_OK, "second");
   CHECK(reshard_wait(b) == RESHARD_OK, "second");
   CHECK(reshard_version(a) == 1 && reshard_version(b) == 1, "versions");
@@ -324,6 +324,8 @@ static void captured_body(uint32_t rank, void *arg) {
   CHECK(rc == 0, "rank %u: cudaStreamEndCapture %d: %s", rank, rc, standin_violation());
   CHECK(cudaGraphInstantiate(&exec, graph, 0) == 0 && cudaGraphLaunch(exec, stream) == 0, "launch");
   CHECK(reshard_wait(c) == RESHARD_OK && reshard_version(c) == 1, "wait");
+  play_poison(play, rank, 0); /* padding stays as prepare has left it */
+  CHECK(cudaGraphLaunch(exec, stream) == 0 && reshard_wait(c) == RESHARD_OK && reshard_version(c) == 2, "again");
   CHECK(cudaGraphExecDestroy(exec) == 0 && cudaGraphDestroy(graph) == 0 && cudaStreamDestroy(stream) == 0, "destroy");
   reshard_context_close(c);
 }
