@@ -7,6 +7,7 @@ set(library_dir ${CMAKE_INSTALL_DATADIR}/reshard/library)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/reshard)
 
 install(TARGETS reshardc reshard_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(PROGRAMS tools/nccl-topology DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS reshard EXPORT reshard LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 # Backends in objects of their own stand beside it.
 foreach(plugin reshard_mpi reshard_nccl)
