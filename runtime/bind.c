@@ -16,8 +16,9 @@ static enum reshard_status unknown(const struct reshard_context *context, uint32
   int shown = name_bytes < 200 ? (int)name_bytes : 200;
   if (rsr_slice_find(&context->slice, 1 - side, name, name_bytes) != UINT64_MAX) {
     return rsr_fault(fault, RESHARD_UNKNOWN_BUFFER,
-                     "world rank %u holds no %s buffer '%.*s', but a %s one of that name: give the other side",
-                     context->world_rank, side_words[side], shown, name, side_words[1 - side]);
+                     "world rank %u holds no %s buffer '%.*s', but %s %s one of that name: give the other side",
+                     context->world_rank, side_words[side], shown, name, side == RESHARD_TRAIN ? "an" : "a",
+                     side_words[1 - side]);
   }
   for (uint64_t row = 0; row < program->slice->buffers.count; row++) {
     const struct rsp_sbuffer *buffer = &program->buffers[row];

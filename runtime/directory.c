@@ -9,6 +9,8 @@
  *   hello-R    a rank's number                     roster   rank 0: the numbers of all, with a count of its versions
  *   ack-R      the roster's seal, from rank R      go       rank 0: the seal that all have confirmed
  *   S-N-R      the words of rank R in gather N; S is the seal
+ *   S-N-end    a link to "yes" or "no", made by the first rank that has all words, or that waits no longer: so a gather
+ *              that one rank has given up does not succeed on another that comes late
  */
 #include <dirent.h>
 #include <errno.h>
@@ -102,7 +104,17 @@ static const char *name_of(char *name, size_t room, const char *kind, uint32_t r
   return name;
 }
 
-/* Words of this rank that other jobs have left. */
+/* "S-N-R", of this rank; rank 0 also takes care of "S-N-end". */
+static bool is_mine(const struct reshard_directory *d, const char *name) {
+  uint32_t rank;
+  int end = 0;
+  size_t digits = strspn(name, "0123456789abcdef");
+  if (digits != sizeof d->text - 1 || name[digits] != '-') return false;
+  if (sscanf(name + digits, "-%*u-end%n", &end) == 0 && end > 0 && !name[digits + (size_t)end]) return d->rank == 0;
+  return sscanf(name + digits, "-%*u-%u%n", &rank, &end) == 1 && !name[digits + (size_t)end] && rank == d->rank;
+}
+
+/* What other jobs have left of this rank's. */
 static void sweep(const struct reshard_directory *d) {
   int copy = openat(d->at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
@@ -111,12 +123,7 @@ static void sweep(const struct reshard_directory *d) {
     return;
   }
   for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
-    uint32_t rank;
-    int end = 0;
-    size_t digits = strspn(entry->d_name, "0123456789abcdef");
-    if (digits != sizeof d->text - 1 || entry->d_name[digits] != '-') continue;
-    if (sscanf(entry->d_name + digits, "-%*u-%u%n", &rank, &end) != 1 || entry->d_name[digits + (size_t)end]) continue;
-    if (rank == d->rank) unlinkat(d->at, entry->d_name, 0);
+    if (is_mine(d, entry->d_name)) unlinkat(d->at, entry->d_name, 0);
   }
   closedir(list);
 }
@@ -202,6 +209,13 @@ static enum reshard_status answer(struct reshard_directory *d, const char *path,
                    path, timeout);
 }
 
+static bool takes_links(const struct reshard_directory *d) {
+  char name[40];
+  name_of(name, sizeof name, ".link", d->rank);
+  unlinkat(d->at, name, 0);
+  return symlinkat("yes", d->at, name) == 0 && unlinkat(d->at, name, 0) == 0;
+}
+
 static enum reshard_status meet(struct reshard_directory *d, const char *path, double timeout,
                                 struct reshard_fault *fault) {
   char name[40];
@@ -212,6 +226,7 @@ static enum reshard_status meet(struct reshard_directory *d, const char *path, d
   if (d->at < 0) return trouble(path, fault);
   if (getrandom(d->number, sizeof d->number, 0) != (ssize_t)sizeof d->number) return trouble(path, fault);
   sweep(d);
+  if (!takes_links(d)) return trouble(path, fault);
   if (!put(d, name_of(name, sizeof name, "hello", d->rank), d->number, sizeof d->number)) return trouble(path, fault);
   enum reshard_status status = d->rank == 0 ? call_all(d, path, timeout, fault) : answer(d, path, timeout, fault);
   for (size_t i = 0; i < sizeof d->seal; i++)
@@ -246,11 +261,17 @@ static const char *words_of(const struct reshard_directory *d, char *name, size_
   return name;
 }
 
+static const char *end_of(const struct reshard_directory *d, char *name, size_t room, uint64_t gather) {
+  snprintf(name, room, "%s-%llu-end", d->text, (unsigned long long)gather);
+  return name;
+}
+
 /* Every rank is in this gather, so all are through with what came before it. */
 static void clear_up(const struct reshard_directory *d, uint64_t gather) {
   char name[120];
   if (gather > 0) {
     unlinkat(d->at, words_of(d, name, sizeof name, gather - 1, d->rank), 0);
+    if (d->rank == 0) unlinkat(d->at, end_of(d, name, sizeof name, gather - 1), 0);
     return;
   }
   unlinkat(d->at, name_of(name, sizeof name, "hello", d->rank), 0);
@@ -262,17 +283,37 @@ static void clear_up(const struct reshard_directory *d, uint64_t gather) {
   }
 }
 
+/* The words of all ranks; false: some are not there yet. */
+static bool read_words(const struct reshard_directory *d, uint64_t gather, size_t bytes, void *all,
+                       struct pause *pause) {
+  char name[120];
+  for (uint32_t rank = 0; rank < d->world; rank++) {
+    while (!get(d, words_of(d, name, sizeof name, gather, rank), (char *)all + bytes * rank, bytes)) {
+      if (!nap(pause)) return false;
+    }
+  }
+  return true;
+}
+
+/* Ends the gather as `succeeds` says, unless a rank was faster: how it has ended for all. */
+static bool end_gather(const struct reshard_directory *d, uint64_t gather, bool succeeds) {
+  char name[120], said[4] = "";
+  if (symlinkat(succeeds ? "yes" : "no", d->at, end_of(d, name, sizeof name, gather)) == 0) return succeeds;
+  return errno == EEXIST && readlinkat(d->at, name, said, sizeof said) == 3 && memcmp(said, "yes", 3) == 0;
+}
+
 int reshard_directory_gather(void *directory, const void *mine, size_t bytes, void *all, double timeout_seconds) {
   struct reshard_directory *d = directory;
   char name[120];
+  if (!d) return 2;
   uint64_t gather = d->gathers++;
   if (!put(d, words_of(d, name, sizeof name, gather, d->rank), mine, bytes)) return 2;
   struct pause pause = {now() + timeout_seconds, 100000};
-  for (uint32_t rank = 0; rank < d->world; rank++) {
-    while (!get(d, words_of(d, name, sizeof name, gather, rank), (char *)all + bytes * rank, bytes)) {
-      if (!nap(&pause)) return 1;
-    }
-  }
+  bool has_all = read_words(d, gather, bytes, all, &pause);
+  if (!end_gather(d, gather, has_all)) return 1;
+  /* Who waited no longer may have been a moment too early. */
+  pause = (struct pause){now() + timeout_seconds, 100000};
+  if (!has_all && !read_words(d, gather, bytes, all, &pause)) return 1;
   clear_up(d, gather);
   return 0;
 }

@@ -138,15 +138,17 @@ RESHARD_API void reshard_host_group_abort(struct reshard_host_group *group, uint
 
 /* The caller's control channel: fills all[0 .. world * bytes) with every rank's `mine`, in world rank order, on every
  * rank; 0 on success, anything else if a rank does not arrive within the timeout. Control messages never travel with
- * the data. `bytes` is the same on all ranks. */
+ * the data. `bytes` is the same on all ranks. A gather that has failed on one rank must not succeed on another that comes
+ * late: else a refit may count as whole there and not here. The channels below, and MPI's, see to that. */
 typedef int (*reshard_all_gather_fn)(void *user, const void *mine, size_t bytes, void *all, double timeout_seconds);
 
 /* A control channel for processes that share a directory: set config.all_gather to reshard_directory_gather and
  * config.all_gather_user to what open gives. Open is collective and ends within the timeout; what an earlier job has
  * left in the directory does no harm, but jobs that run at the same time need one each. A channel serves one context at
- * a time, by one thread. The directory's file system must show a file to other hosts well within the timeout. Open:
+ * a time, by one thread. The directory's file system must show a file to other hosts well within the timeout, and have
+ * symbolic links. Open:
  * CANNOT_READ, TIMEOUT (rank 0 names a rank that did not come), INVALID_ARGUMENT, NO_MEMORY. NULL is fine for close,
- * which leaves a small file that the next job removes. */
+ * which leaves small files that the next job removes. */
 RESHARD_API enum reshard_status reshard_directory_open(const char *path, uint32_t rank, uint32_t world,
                                                        double timeout_seconds, struct reshard_directory **directory,
                                                        struct reshard_fault *fault);

@@ -280,6 +280,8 @@ def test_torch():
             raises(errors.WrongTensor, lambda: reshard.bind_module(context, side, wrong), "2 tensors do not fit", "'w'", "'s'")
         report = reshard.bind_module(context, side, module)
         assert not report.unbound and not report.unknown, report
+        named = reshard.bind_module(context, side, torch.nn.ModuleDict({"it": module}), rename=lambda n: n[3:])
+        assert sorted(named.bound) == sorted(report.bound) and not named.unknown, named
         again = reshard.bind_module(context, side, module, prefix="it.", rename=lambda n: None if n == "it.s" else n[3:])
         assert len(again.bound) == len(report.bound) - (context.rank != 1), again
         context.prepare()
@@ -312,6 +314,12 @@ class Store:
     def get(self, key):
         return self.rows[key]
 
+    def compare_set(self, key, expected, desired):
+        with self.changed:
+            if self.rows.get(key, "") == expected:
+                self.rows[key] = desired.encode()
+            return self.rows[key]
+
     def delete_key(self, key):
         with self.changed:
             return self.rows.pop(key, None) is not None
@@ -339,6 +347,10 @@ def test_directory():
     with tempfile.TemporaryDirectory() as path:
         meet_often(lambda rank: reshard.control.directory(path, rank, 3))
         raises(errors.Timeout, lambda: reshard.control.directory(path, 0, 2, timeout=0.05))
+        one = reshard.control.directory(path, 0, 1)
+        assert one(b"x", 5) == [b"x"]
+        one.close()
+        raises(errors.WrongState, lambda: one(b"x", 5), "closed")
     raises(errors.CannotRead, lambda: reshard.control.directory("/nowhere/at/all", 0, 2, timeout=0.05))
 
 
@@ -346,9 +358,43 @@ def test_torch_store():
     world, store = 3, torch.distributed.HashStore() if torch else Store()
     meet_often(lambda rank: reshard.control.torch_store(store, rank, world), world)
     if not torch:
-        assert len(store.rows) == world, store.rows  # those of the last call; the others were read and deleted
+        assert len(store.rows) == world + 1, store.rows  # those of the last call; the others were read and deleted
     alone = reshard.control.torch_store(Store(), 0, 2)
     raises(RuntimeError, lambda: alone(b"x", 0.05), "timeout")
+
+
+def test_given_up():
+    """What one rank has given up does not succeed on another that comes late, and the next call is whole again."""
+    kinds = [Store()] + ([torch.distributed.HashStore()] if torch else [])
+    for store in kinds:
+        meets = [reshard.control.torch_store(store, rank, 2) for rank in range(2)]
+        raises(Exception, lambda: meets[0](b"early", 0.05))
+        raises(errors.Timeout, lambda: meets[1](b"later", 5), "waited no longer")
+        got = []
+        late = threading.Thread(target=lambda: got.append(meets[1](b"b", 10)))
+        late.start()
+        assert meets[0](b"a", 10) == [b"a", b"b"]
+        late.join()
+        assert got == [[b"a", b"b"]], got
+
+
+def test_gather_fails():
+    """The caller sees what its own all-gather raised or returned."""
+    def broken(mine, timeout):
+        raise KeyError("no such store")
+    with plan() as p, reshard.HostGroup(p.world) as group:
+        for function, cause, text in ((broken, KeyError, "no such store"), (lambda m, t: [m], ValueError, "not 5 of")):
+            try:
+                reshard.Context(p, 0, group, all_gather=function, timeout=1)
+                raise AssertionError("opened")
+            except errors.Timeout as error:
+                assert isinstance(error.__cause__, cause) and text in str(error.__cause__), error.__cause__
+
+
+def test_ranks():
+    with plan() as p, reshard.HostGroup(p.world) as group:
+        for rank in (-1, 5, 2**32):
+            raises(errors.InvalidArgument, lambda: reshard.Context(p, rank, group), f"rank {rank}")
 
 
 def test_control_in_use():

@@ -228,7 +228,9 @@ def run_nccl(plan, tensors):
     meet = reshard.control.torch_store(store, rank, world)
     with reshard.Context(plan, rank, backend="nccl", all_gather=meet, device=local) as context:
         program(context, tensors)
-    meet(b"", 30)  # rank 0 has the store: it leaves last
+    store.set(f"left/{rank}", b"")
+    if rank == 0:
+        store.wait([f"left/{r}" for r in range(world)])  # rank 0 has the store: it leaves last
 
 
 def main():

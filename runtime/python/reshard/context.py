@@ -48,17 +48,20 @@ def _current_stream(device):
     return torch.cuda.current_stream(device if device >= 0 else None).cuda_stream if torch else None
 
 
-def _gather(function, world):
-    """The caller's all-gather, bytes to a list of bytes, as the library calls it."""
+def _gather(function, world, failures):
+    """The caller's all-gather, bytes to a list of bytes, as the library calls it. What it raises cannot pass through C: the
+    library reports that the gather failed, and `failures` has the cause."""
 
     def call(_, mine, nbytes, everyone, timeout):
         try:
             parts = function(ctypes.string_at(mine, nbytes), timeout)
-            if len(parts) != world or any(len(p) != nbytes for p in parts):
-                return 1
+            sizes = [len(p) for p in parts]
+            if sizes != [nbytes] * world:
+                raise ValueError(f"all_gather returned parts of {sizes} bytes, not {world} of {nbytes}")
             ctypes.memmove(everyone, b"".join(parts), world * nbytes)
             return 0
-        except BaseException:  # it cannot pass through C; the library reports that the gather failed
+        except BaseException as error:
+            failures.append(error)
             return 1
 
     return ALL_GATHER(call)
@@ -98,6 +101,7 @@ class Context:
         inject=None,
     ):
         self._handle, self._lib, self.plan, self.rank, self._group = None, library(), plan, rank, group
+        self._gather_failures = []
         config = CConfig()
         self._lib.reshard_config_init(byref(config))
         config.backend, self._device, usual = _choose(backend, _BACKENDS, "backend")
@@ -111,16 +115,18 @@ class Context:
         for field, path in (("cuda_library", cuda_library), ("nccl_library", nccl_library)):
             setattr(config, field, os.fsencode(path) if path is not None else None)
         if all_gather is not None:
-            config.all_gather = self._all_gather = _gather(all_gather, plan.world)
+            config.all_gather = self._all_gather = _gather(all_gather, plan.world, self._gather_failures)
         if inject is not None:
             kind, at, *seconds = inject
             config.inject.kind, config.inject.round = _choose(kind, _INJECTIONS, "inject"), at
             config.inject.seconds = seconds[0] if seconds else 0
         if plan._handle is None:
             raise WrongState(Fault(Status.WRONG_STATE, "the plan is closed"))
+        if not 0 <= rank < plan.world:
+            raise InvalidArgument(Fault(Status.INVALID_ARGUMENT, f"rank {rank} is not one of the plan's {plan.world}"))
         handle, fault = ctypes.c_void_p(), CFault()
         if self._lib.reshard_context_open(plan._handle, rank, byref(config), byref(handle), byref(fault)) != Status.OK:
-            raise error_of(fault_of(fault))
+            raise self._error(fault_of(fault))
         self._handle = handle
         plan._contexts += 1
         if group is not None:
@@ -155,7 +161,14 @@ class Context:
         fault = self.last_fault()
         if fault is None or fault.status != status:
             fault = Fault(status, self._lib.reshard_status_text(status).decode())
-        raise error_of(fault)
+        raise self._error(fault)
+
+    def _error(self, fault):
+        error = error_of(fault)
+        if self._gather_failures:
+            error.__cause__ = self._gather_failures[-1]
+            self._gather_failures.clear()
+        return error
 
     # ---- buffers
 

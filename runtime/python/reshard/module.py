@@ -47,7 +47,7 @@ def _some(names, limit=8):
 
 def named_tensors(module):
     """The parameters and buffers of a module, tied ones under each of their names; a dict as it is."""
-    if hasattr(module, "items"):
+    if not hasattr(module, "named_parameters"):  # a ModuleDict has items, too
         yield from module.items()
         return
     yield from module.named_parameters(remove_duplicate=False)
