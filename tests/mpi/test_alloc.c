@@ -5,17 +5,11 @@
  * built under sanitizers.
  */
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "tests/mpi/ranks.h"
+#include "tests/runtime/interpose.h"
 #include "tests/runtime/made.h"
-
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t count, size_t bytes);
-void *__libc_realloc(void *ptr, size_t bytes);
-void *__libc_memalign(size_t align, size_t bytes);
 
 static int watching;
 static uint64_t calls, calls_of_others;
@@ -27,43 +21,6 @@ static void seen(const void *caller) {
     calls++;
   else
     calls_of_others++;
-}
-
-void *malloc(size_t bytes) {
-  seen(__builtin_return_address(0));
-  return __libc_malloc(bytes);
-}
-void *calloc(size_t count, size_t bytes) {
-  seen(__builtin_return_address(0));
-  return __libc_calloc(count, bytes);
-}
-void *realloc(void *ptr, size_t bytes) {
-  seen(__builtin_return_address(0));
-  return __libc_realloc(ptr, bytes);
-}
-int posix_memalign(void **out, size_t align, size_t bytes) {
-  seen(__builtin_return_address(0));
-  *out = __libc_memalign(align, bytes);
-  return *out ? 0 : 12;
-}
-extern char **environ;
-char *getenv(const char *name) {
-  size_t length = strlen(name);
-  seen(__builtin_return_address(0));
-  for (char **at = environ; at && *at; at++) {
-    if (strncmp(*at, name, length) == 0 && (*at)[length] == '=') return *at + length + 1;
-  }
-  return NULL;
-}
-int open(const char *path, int flags, ...) {
-  static int (*next)(const char *, int, ...);
-  seen(__builtin_return_address(0));
-  if (!next) *(void **)&next = dlsym(RTLD_NEXT, "open");
-  va_list args;
-  va_start(args, flags);
-  int mode = va_arg(args, int);
-  va_end(args);
-  return next(path, flags, mode);
 }
 
 static void refits(const struct player *p, uint32_t count) {

@@ -4,21 +4,14 @@
  * come from libreshard's code are counted, as what CUDA and NCCL do themselves is not ours. Needs the allocator to
  * itself, so it is not built under sanitizers.
  */
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <link.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "tests/nccl/play.h"
 #include "tests/runtime/check.h"
+#include "tests/runtime/interpose.h"
 #include "tests/runtime/made.h"
-
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t count, size_t bytes);
-void *__libc_realloc(void *ptr, size_t bytes);
-void *__libc_memalign(size_t align, size_t bytes);
 
 static uintptr_t from, to; /* libreshard */
 static _Atomic int watching;
@@ -26,41 +19,6 @@ static _Atomic uint64_t calls;
 
 static void seen(const void *caller) {
   if (atomic_load(&watching) > 0 && (uintptr_t)caller >= from && (uintptr_t)caller < to) atomic_fetch_add(&calls, 1);
-}
-
-#define SEEN() seen(__builtin_return_address(0))
-
-void *malloc(size_t bytes) {
-  SEEN();
-  return __libc_malloc(bytes);
-}
-void *calloc(size_t count, size_t bytes) {
-  SEEN();
-  return __libc_calloc(count, bytes);
-}
-void *realloc(void *ptr, size_t bytes) {
-  SEEN();
-  return __libc_realloc(ptr, bytes);
-}
-int posix_memalign(void **out, size_t align, size_t bytes) {
-  SEEN();
-  *out = __libc_memalign(align, bytes);
-  return *out ? 0 : 12;
-}
-char *getenv(const char *name) {
-  (void)name;
-  SEEN();
-  return NULL;
-}
-int open(const char *path, int flags, ...) {
-  static int (*next)(const char *, int, ...);
-  SEEN();
-  if (!next) *(void **)&next = dlsym(RTLD_NEXT, "open");
-  va_list args;
-  va_start(args, flags);
-  int mode = va_arg(args, int);
-  va_end(args);
-  return next(path, flags, mode);
 }
 
 static int find_library(struct dl_phdr_info *info, size_t size, void *arg) {

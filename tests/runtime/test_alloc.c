@@ -3,60 +3,21 @@
  * Refits allocate nothing, open nothing and ask the environment nothing: these calls are counted for the whole process
  * while all ranks refit and wait. Needs the allocator to itself, so it is not built under sanitizers.
  */
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "tests/runtime/check.h"
+#include "tests/runtime/interpose.h"
 #include "tests/runtime/made.h"
 #include "tests/runtime/replay.h"
-
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t count, size_t bytes);
-void *__libc_realloc(void *ptr, size_t bytes);
-void *__libc_memalign(size_t align, size_t bytes);
 
 static _Atomic int watching;
 static _Atomic uint64_t calls;
 
-static void seen(void) {
+static void seen(const void *caller) {
+  (void)caller;
   if (atomic_load(&watching)) atomic_fetch_add(&calls, 1);
-}
-
-void *malloc(size_t bytes) {
-  seen();
-  return __libc_malloc(bytes);
-}
-void *calloc(size_t count, size_t bytes) {
-  seen();
-  return __libc_calloc(count, bytes);
-}
-void *realloc(void *ptr, size_t bytes) {
-  seen();
-  return __libc_realloc(ptr, bytes);
-}
-int posix_memalign(void **out, size_t align, size_t bytes) {
-  seen();
-  *out = __libc_memalign(align, bytes);
-  return *out ? 0 : 12;
-}
-char *getenv(const char *name) {
-  (void)name;
-  seen();
-  return NULL;
-}
-int open(const char *path, int flags, ...) {
-  static int (*next)(const char *, int, ...);
-  seen();
-  if (!next) *(void **)&next = dlsym(RTLD_NEXT, "open");
-  va_list args;
-  va_start(args, flags);
-  int mode = va_arg(args, int);
-  va_end(args);
-  return next(path, flags, mode);
 }
 
 static pthread_barrier_t barrier;
