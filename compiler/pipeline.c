@@ -93,35 +93,58 @@ static bool nothing(struct compile *c, const struct rsc_pairs *pairs, const stru
   return true;
 }
 
-/* Rounds within the limits, best ways first: all streams in every round; all of them packed, for fewer messages; streams that
- * take turns; ranks of a domain that pass pieces on over one another; packed, in turns that keep them apart. */
-static const struct rsc_rounds *find_rounds(struct compile *c, const struct rsc_pairs *pairs,
-                                            const struct rsc_cluster *cluster, const struct rsc_plan_limits *limits,
-                                            const struct rsc_flows **flows, const struct rsc_routes **routes) {
-  static const struct {
-    bool packed;
-    int32_t fanout;
-    int64_t turns;
-    bool apart;
-  } ways[] = {{false, 0, 1, false},  {true, 0, 1, false},  {false, 0, 0, false}, {false, 16, 0, false},
-              {false, 4, 0, false},  {false, 1, 0, false}, {true, 0, 0, true},   {true, 4, 0, true},
-              {true, 1, 0, true}};
-  enum { WAYS = sizeof ways / sizeof *ways };
-  const struct rsc_flows *direct = *flows;
-  for (int i = 0; i < WAYS; i++) {
-    struct rsc_plan_limits tried = *limits;
-    tried.max_turns = ways[i].turns;
-    tried.apart = ways[i].apart;
-    if (i) {
-      rsc_arena_free(c->attempt);
-      c->attempt = rsc_arena_new();
-      *flows = ways[i].packed ? rsc_intersect(c->attempt, pairs, INT64_MAX, c->o->seed_bug) : direct;
-      *routes = rsc_route(c->attempt, pairs, *flows, cluster, ways[i].fanout, c->o->seed_bug);
-    }
-    const struct rsc_rounds *rounds = rsc_schedule(c->attempt, c->diag, *routes, *flows, cluster, &tried, i + 1 == WAYS);
-    if (rounds) return rounds;
+/* How to route, and how to find rounds for that. */
+struct way {
+  bool packed;
+  int32_t fanout;
+  int64_t turns;
+  bool apart;
+};
+
+/* All streams in every round; all of them packed, for fewer messages; streams that take turns; ranks of a domain that
+ * pass pieces on over one another; packed, in turns, also in turns that keep them apart. */
+static const struct way ways[] = {
+    {false, 0, 1, false}, {true, 0, 1, false}, {false, 0, 0, false}, {false, 16, 0, false}, {false, 4, 0, false},
+    {false, 1, 0, false}, {true, 0, 0, true},  {true, 4, 0, true},   {true, 1, 0, true},    {true, 0, 0, false}};
+enum { WAYS = sizeof ways / sizeof *ways, EVEN_WAYS = 2 };
+
+/* What rounds are found for. */
+struct routed {
+  const struct rsc_pairs *pairs;
+  const struct rsc_cluster *cluster;
+  const struct rsc_plan_limits *limits;
+  const struct rsc_flows *direct, *flows;
+  const struct rsc_routes *routes;
+};
+
+static const struct rsc_rounds *try_way(struct compile *c, struct routed *r, int way, bool last) {
+  struct rsc_plan_limits tried = *r->limits;
+  tried.max_turns = ways[way].turns;
+  tried.apart = ways[way].apart;
+  if (way) { /* the first is routed already */
+    rsc_arena_free(c->attempt);
+    c->attempt = rsc_arena_new();
+    r->flows = ways[way].packed ? rsc_intersect(c->attempt, r->pairs, INT64_MAX, c->o->seed_bug) : r->direct;
+    r->routes = rsc_route(c->attempt, r->pairs, r->flows, r->cluster, ways[way].fanout, c->o->seed_bug);
   }
-  return NULL;
+  return rsc_schedule(c->attempt, c->diag, r->routes, r->flows, r->cluster, &tried, last);
+}
+
+/* Rounds within the limits: those in which every round has the balance of the whole, if there are such; else the ones
+ * that take the least time. They are found again, so that only one attempt is in memory. */
+static const struct rsc_rounds *find_rounds(struct compile *c, struct routed *r) {
+  int best = -1;
+  double least = 0;
+  for (int i = 0; i < WAYS; i++) {
+    const struct rsc_rounds *rounds = try_way(c, r, i, i + 1 == WAYS && best < 0);
+    if (!rounds) continue;
+    if (i < EVEN_WAYS) return rounds;
+    double seconds = rsc_rounds_seconds(r->routes, rounds, r->cluster);
+    if (best >= 0 && seconds >= least) continue;
+    best = i;
+    least = seconds;
+  }
+  return best < 0 ? NULL : try_way(c, r, best, true);
 }
 
 /* To where the plan goes; one that is to be printed has to be whole. */
@@ -183,16 +206,19 @@ static bool compile(struct compile *c) {
   int64_t *ingest = RSC_ARRAY(c->arena, int64_t, cluster.domain_count);
   int64_t minimum = rsc_network_minimum(pairs, &cluster, ingest, &intersections);
   struct rsc_plan_limits limits = {(int64_t)o->staging, (int64_t)o->chunk, o->max_ops, o->max_peers, 0, false};
-  const struct rsc_routes *routes = rsc_route(c->attempt, pairs, flows, &cluster, 0, o->seed_bug);
-  if (dumps(c, "routes")) rsc_routes_print(routes, o->dump_file);
+  struct routed routed = {pairs, &cluster, &limits, flows, flows, NULL};
+  routed.routes = rsc_route(c->attempt, pairs, flows, &cluster, 0, o->seed_bug);
+  if (dumps(c, "routes")) rsc_routes_print(routed.routes, o->dump_file);
   if (!passed(c, "route", true)) return c->stopped;
 
-  const struct rsc_rounds *rounds = find_rounds(c, pairs, &cluster, &limits, &flows, &routes);
+  const struct rsc_rounds *rounds = find_rounds(c, &routed);
+  const struct rsc_routes *routes = routed.routes;
+  flows = routed.flows;
   if (rounds && dumps(c, "rounds")) rsc_rounds_print(routes, rounds, o->dump_file);
   if (!passed(c, "schedule", rounds)) return c->stopped;
 
-  struct rsc_decided decided = {pairs, flows, &cluster, routes, rounds, c->sources, &limits, minimum, o->seed_bug,
-                                o->train_path, o->infer_path, o->cluster_path};
+  struct rsc_decided decided = {pairs,   flows,   &cluster,    routes,        rounds,        c->sources,
+                                &limits, minimum, o->seed_bug, o->train_path, o->infer_path, o->cluster_path};
   struct rsc_programs *programs = rsc_lower(&decided);
   bool lowered = passed(c, "lower", true);
   if (lowered) ok = emit(c, &decided, programs);
@@ -226,8 +252,13 @@ static void dump_plan(const struct compile *c) {
 enum rsc_outcome rsc_compile(const struct rsc_options *options, rsc_diag_fn diag, void *diag_user,
                              void (*on_pass)(void *user, const char *pass), void *pass_user,
                              struct rsc_result *result) {
-  struct compile c = {.arena = rsc_arena_new(), .values = rsc_arena_new(), .attempt = rsc_arena_new(), .o = options, .on_pass = on_pass,
-                      .pass_user = pass_user, .result = result};
+  struct compile c = {.arena = rsc_arena_new(),
+                      .values = rsc_arena_new(),
+                      .attempt = rsc_arena_new(),
+                      .o = options,
+                      .on_pass = on_pass,
+                      .pass_user = pass_user,
+                      .result = result};
   *result = (struct rsc_result){0};
   c.sources = rsc_sources_new(c.arena);
   c.diag = rsc_diag_new(c.arena, c.sources, diag, diag_user);

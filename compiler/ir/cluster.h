@@ -50,6 +50,12 @@ struct rsc_cluster {
   int64_t train_world, infer_world;
 };
 
+/* A process's share of its host's NICs. */
+static inline double rsc_nic_rate(const struct rsc_cluster *c, int64_t rank) {
+  const struct rsc_host *h = &c->hosts[c->processes[rank].host];
+  return c->links.network_bandwidth * (h->gpus > 0 && h->nics > 0 ? (double)h->nics / h->gpus : 1);
+}
+
 /* The stable text dump: links, hosts, ranks, one line each. */
 void rsc_cluster_print(const struct rsc_cluster *cluster, FILE *out);
 

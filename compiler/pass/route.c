@@ -136,10 +136,7 @@ int rsc_demands_by_set(const void *a, const void *b) {
 }
 
 static void find_rates(struct rsc_router *r) {
-  for (int64_t i = 0; i < r->cluster->world; i++) {
-    const struct rsc_host *h = &r->cluster->hosts[r->cluster->processes[i].host];
-    r->nic[i] = r->cluster->links.network_bandwidth * (h->gpus > 0 && h->nics > 0 ? (double)h->nics / h->gpus : 1);
-  }
+  for (int64_t i = 0; i < r->cluster->world; i++) r->nic[i] = rsc_nic_rate(r->cluster, i);
 }
 
 const struct rsc_routes *rsc_route(struct rsc_arena *arena, const struct rsc_pairs *pairs,

@@ -4,8 +4,8 @@
  *
  * Every stream moves the same share in every round that it is active in, so a round inherits the balance of the whole.
  * With more peers than --max-ops or --staging allow at once, streams take turns: `step` rounds apart, by (dst - src)
- * modulo step, so that each rank meets about world / step peers in a round; or where that is too many still, in the first
- * turn that has room (schedule_turns.h).
+ * modulo step, so that each rank meets about world / step peers in a round; or where that is too many still, in the
+ * first turn that has room (schedule_turns.h).
  */
 #ifndef RSC_PASS_SCHEDULE_H
 #define RSC_PASS_SCHEDULE_H
@@ -27,6 +27,10 @@ struct rsc_plan_limits {
 const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_routes *routes,
                                       const struct rsc_flows *flows, const struct rsc_cluster *cluster,
                                       const struct rsc_plan_limits *limits, bool last);
+
+/* About how long the rounds take: to choose by, not to tell. */
+double rsc_rounds_seconds(const struct rsc_routes *routes, const struct rsc_rounds *rounds,
+                          const struct rsc_cluster *cluster);
 
 void rsc_rounds_print(const struct rsc_routes *routes, const struct rsc_rounds *rounds, FILE *out);
 

@@ -147,9 +147,35 @@ def test_real_model(work):
     return f"{seconds:.2f} s, {rss >> 20} MiB, plan {result['plan_bytes'] / 2**20:.1f} MiB, {result['stats']['records']} records"
 
 
+def compile_limited(work, train, infer, params, ops):
+    pair = [os.path.join(LIBRARY, train), os.path.join(LIBRARY, infer)]
+    defines = [word for param in params for word in ("-D", param)]
+    plan = os.path.join(work, "plan.bin")
+    run = subprocess.run([RESHARDC, *pair, *defines, "--max-ops", str(ops), "-o", plan, "--json"], capture_output=True, text=True)
+    expect(run.returncode == 0, run.stderr[:2000])
+    check = subprocess.run([RESHARD, "verify", plan], capture_output=True, text=True)
+    expect(check.returncode == 0, f"verify: {check.stdout[:2000]}{check.stderr[:2000]}")
+    return json.loads(run.stdout)
+
+
+def test_limits(work):
+    """Of the ways that keep a limit the fast one is taken: a looser limit costs no time, and turns do not double it."""
+    params = ["train.TP=1", "train.PP=1", "train.CP=2", "infer.TP=2", "infer.ENGINES=12"]
+    seconds = []
+    for ops in (16, 20, 24, 28, 32):
+        result = compile_limited(work, "megatron/qwen3-4b.layout", "sglang/qwen3-4b.layout", params, ops)
+        seconds.append(result["seconds"]["makespan"])
+        expect(result["rounds"] < 200, f"{result['rounds']} rounds with --max-ops {ops}")
+        expect(seconds[-1] <= 1.02 * seconds[0], f"--max-ops {ops}: {seconds[-1]} s, {seconds[0]} s with 16")
+    result = compile_limited(work, "megatron/qwen3-30b-a3b.layout", "vllm/qwen3-30b-a3b.layout", [], 16)
+    ratio = result["bound"]["ratio"]
+    expect(ratio < 1.1, f"Qwen3-30B with --max-ops 16: {ratio:.3f} times the bound")
+    return f"simulated {', '.join(f'{1e3 * s:.1f}' for s in seconds)} ms; Qwen3-30B {ratio:.3f} times the bound"
+
+
 def main():
     failed = 0
-    for test in (test_growth, test_crossing_cuts, test_many_tensors, test_many_holders, test_huge_tensor, test_real_model):
+    for test in (test_growth, test_crossing_cuts, test_many_tensors, test_many_holders, test_huge_tensor, test_real_model, test_limits):
         with tempfile.TemporaryDirectory() as work:
             try:
                 print(f"ok   {test.__name__}: {test(work)}")
