@@ -161,6 +161,7 @@ enum reshard_status reshard_refit(struct reshard_context *context, void *stream)
   if (context->state != RSR_READY) return not_now(context, "refit");
   context->captured = false;
   enum reshard_status status = context->backend->refit(context, stream, &context->fault);
+  if (status == RESHARD_INVALID_ARGUMENT) return status; /* nothing has begun */
   context->state = status == RESHARD_OK ? RSR_RUNNING : RSR_BROKEN;
   return status;
 }

@@ -246,7 +246,8 @@ RESHARD_API enum reshard_status reshard_prepare(struct reshard_context *context)
 
 /* Starts one refit and returns; allocates nothing and plans nothing. `stream`: of the backend; host: NULL. The training
  * buffers must not change, and the inference buffers not be used, until wait returns. WRONG_STATE unless prepared and
- * idle. A failure of the refit itself is reported by query and wait.
+ * idle, INVALID_ARGUMENT for a stream where there are none: nothing has begun then. A failure of the refit itself is
+ * reported by query and wait.
  * nccl: if the stream is being captured, the refit becomes part of the caller's graph. Every launch of it is a refit:
  * all ranks launch theirs, on the stream that it was captured from, and then call wait, each time. */
 RESHARD_API enum reshard_status reshard_refit(struct reshard_context *context, void *stream);

@@ -330,6 +330,31 @@ static void captured_body(uint32_t rank, void *arg) {
   reshard_context_close(c);
 }
 
+static void is_current(int device, const char *after) {
+  int now = -1;
+  CHECK(cudaGetDevice(&now) == 0 && now == device, "device %d is the current one after %s, not %d", now, after, device);
+}
+
+/* The caller's current device is another one: every call leaves it as it was. */
+static void device_body(uint32_t rank, void *arg) {
+  struct play *play = arg;
+  int mine = (int)((rank + 1) % TINY_WORLD);
+  CHECK(cudaSetDevice(mine) == 0, "cudaSetDevice");
+  open_and_bind(play, rank);
+  struct reshard_context *c = play->actors[rank].context;
+  is_current(mine, "open and bind");
+  CHECK(reshard_prepare(c) == RESHARD_OK, "prepare");
+  is_current(mine, "prepare");
+  CHECK(reshard_refit(c, NULL) == RESHARD_OK, "refit");
+  is_current(mine, "refit");
+  (void)reshard_query(c);
+  is_current(mine, "query");
+  CHECK(reshard_wait(c) == RESHARD_OK, "wait");
+  is_current(mine, "wait");
+  reshard_context_close(c);
+  is_current(mine, "close");
+}
+
 static void goes_well(const char *what, void (*body)(uint32_t, void *), uint64_t seeds) {
   for (uint64_t seed = 1; seed <= seeds; seed++) {
     struct play play;
@@ -415,6 +440,7 @@ int main(void) {
   goes_well("swap", swap_body, SEEDS);
   goes_well("two contexts", two_body, SEEDS);
   goes_well("a caller's capture", captured_body, SEEDS);
+  goes_well("another device", device_body, SEEDS);
   all_flips();
   cycles(1000);
   return 0;

@@ -330,6 +330,7 @@ static void wrong_binds(struct player *p) {
   CHECK(reshard_query(c) == RESHARD_WRONG_STATE, "query");
   /* Rank 0 has moved a buffer: every rank prepares again. */
   CHECK(reshard_prepare(c) == RESHARD_OK, "prepare");
+  CHECK(reshard_refit(c, p) == RESHARD_INVALID_ARGUMENT, "a stream of the host"); /* and nothing has begun */
 }
 
 static void binds(void) {
