@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A killed rank ends the job: mpiexec fails, within the timeout, and no process of it is left.
+"""A rank that is killed, or hangs, ends the job: mpiexec fails, within the timeout, and no process of it is left.
 
     kill.py MPIEXEC PROGRAM
 """
@@ -30,7 +30,7 @@ def one(mpiexec, program, when, victim):
         while any(alive(pid) for pid in pids) and time.monotonic() < since + LIMIT:
             time.sleep(0.05)
         left = [pid for pid in pids if alive(pid)]
-    what = f"rank {victim} killed {when}"
+    what = f"rank {victim} hung" if when == "hung" else f"rank {victim} killed {when}"
     if len(pids) != 3:
         sys.exit(f"{what}: {len(pids)} ranks began\n{done.stderr}")
     if done.returncode == 0:
@@ -44,6 +44,7 @@ def main(mpiexec, program):
     for when in ("before", "during", "after"):
         for victim in (0, 2) if when == "during" else (1,):
             one(mpiexec, program, when, victim)
+    one(mpiexec, program, "hung", 1)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@
 int ranks_self, ranks_count;
 
 void ranks_init(int *argc, char ***argv) {
-  MPI_Init(argc, argv);
+  int begun = 0;
+  MPI_Initialized(&begun);
+  if (!begun) MPI_Init(argc, argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &ranks_self);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks_count);
 }
