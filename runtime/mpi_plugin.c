@@ -98,15 +98,28 @@ static MPI_Comm parent_of(const struct reshard_context *context) {
   return comm;
 }
 
+/* Under the mpiexec of another MPI each process is a world of its own. */
+static const char *foreign_launcher(char text[256]) {
+  int processes;
+  MPI_Comm_size(MPI_COMM_WORLD, &processes);
+  snprintf(
+      text, 256,
+      "; if an mpiexec has started more, it is that of another MPI: this was built with %.60s, and needs the mpiexec "
+      "of that (Debian: mpiexec.mpich, mpiexec.openmpi)",
+      version());
+  return processes == 1 ? text : "";
+}
+
 static enum reshard_status check_world(const struct reshard_context *context, struct reshard_fault *fault) {
+  char more[256];
   int rank, size;
   MPI_Comm_rank(parent_of(context), &rank);
   MPI_Comm_size(parent_of(context), &size);
   if ((uint32_t)size != context->world) {
     return rsr_fault(fault, RESHARD_INVALID_ARGUMENT,
                      "context_open: the plan's world has %u ranks, the communicator %d; start %u processes (mpiexec -n "
-                     "%u)",
-                     context->world, size, context->world, context->world);
+                     "%u)%s",
+                     context->world, size, context->world, context->world, foreign_launcher(more));
   }
   if ((uint32_t)rank == context->world_rank) return RESHARD_OK;
   return rsr_fault(fault, RESHARD_INVALID_ARGUMENT,

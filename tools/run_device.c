@@ -16,10 +16,11 @@
 // The variables of one launcher go together: a rank of one with a world of another is nobody's.
 static const struct launcher {
   const char *rank, *world, *local;
-} launchers[] = {{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
-                 {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-                 {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-                 {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}};
+  bool mpi;
+} launchers[] = {{"RANK", "WORLD_SIZE", "LOCAL_RANK", false},
+                 {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", true},
+                 {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", true},
+                 {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", false}};
 
 static bool number_of(const char *variable, int64_t *number) {
   const char *text = getenv(variable);
@@ -35,6 +36,20 @@ static void ask_launcher(struct run_launch *launch) {
     if (launch->device < 0 && number_of(launchers[i].local, &local)) launch->device = local;
     return;
   }
+}
+
+// torchrun's and Slurm's variables are set for other reasons, too: whole shells have them.
+int run_launch_alone(const char *program) {
+  for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+    int64_t rank, world;
+    if (!launchers[i].mpi || !number_of(launchers[i].rank, &rank) || !number_of(launchers[i].world, &world)) continue;
+    if (world < 2) continue;
+    if (rank > 0) return CLI_TROUBLE; // the first one says it
+    return cli_usage(
+        program, "mpiexec has started %" PRId64 " processes, and each would replay the whole plan: add --backend mpi",
+        world);
+  }
+  return CLI_YES;
 }
 
 int run_launch_find(struct run_launch *launch, const char *program) {

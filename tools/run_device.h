@@ -19,6 +19,8 @@ struct run_launch {
   const char *share;                       /* the directory where the processes meet */
   const char *cuda_library, *nccl_library; /* NULL: by their usual names */
 };
+/* For a run in one process: an exit status, usage if a launcher of MPI processes has started several. */
+int run_launch_alone(const char *program);
 /* An exit status: 0, or usage. */
 int run_launch_find(struct run_launch *launch, const char *program);
 

@@ -4,6 +4,7 @@
 
 #include "tools/run_ranks.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -39,6 +40,21 @@ int run_ranks_begin_directory(struct run_ranks *ranks, const struct run_launch *
       RESHARD_OK)
     return CLI_YES;
   return cli_trouble(program, "%s", fault.what);
+}
+
+int run_ranks_suit(const struct run_ranks *ranks, uint32_t world) {
+  bool one = ranks->count == 1;
+  if (!ranks->apart || ranks->count == world) return CLI_YES;
+  if (ranks->directory || !one)
+    return cli_trouble(
+        ranks->program, "the plan's world has %" PRIu32 " ranks, but there %s %" PRIu32 " process%s: %s %" PRIu32,
+        world, one ? "is" : "are", ranks->count, one ? "" : "es", ranks->directory ? "start" : "mpiexec -n", world);
+  return cli_trouble(
+      ranks->program,
+      "the plan's world has %" PRIu32 " ranks, but there is 1 process: mpiexec -n %" PRIu32
+      "; if an mpiexec has started more, it is that of another MPI: this was built with %.60s, and needs "
+      "the mpiexec of that (Debian: mpiexec.mpich, mpiexec.openmpi)",
+      world, world, reshard_mpi_version());
 }
 
 void run_ranks_end(struct run_ranks *ranks) {

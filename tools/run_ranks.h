@@ -30,6 +30,8 @@ void run_ranks_alone(struct run_ranks *ranks, const char *program);
 int run_ranks_begin_mpi(struct run_ranks *ranks, const char *program);
 int run_ranks_begin_directory(struct run_ranks *ranks, const struct run_launch *launch, double timeout_seconds,
                               const char *program);
+/* An exit status: not 0, and a sentence, if there are not as many processes as the plan's world has ranks. */
+int run_ranks_suit(const struct run_ranks *ranks, uint32_t world);
 void run_ranks_end(struct run_ranks *ranks);
 /* The worst exit status of all. */
 int run_ranks_agree(const struct run_ranks *ranks, int status);

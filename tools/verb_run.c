@@ -26,7 +26,8 @@ static const char help[] =
     "Without --in, training buffers hold a keyed hash of (tensor, index), and every byte of every inference buffer is\n"
     "checked against the plan's specification, under two keys or more. With --in they are read from files.\n\n"
     "  --backend host     every rank a thread of this process (default)\n"
-    "  --backend mpi      every rank a process that mpiexec has started; staged\n"
+    "  --backend mpi      every rank a process that mpiexec has started; staged. The mpiexec of the MPI that this was\n"
+    "                     built with: on Debian, mpiexec.mpich or mpiexec.openmpi\n"
     "  --backend nccl     every rank a process with a GPU of its own; staged\n"
     "  --share DIR        nccl: an existing directory that all processes share; they meet there\n"
     "  --rank R, --world N, --device D    nccl: this process; default: as torchrun, srun or mpiexec says\n"
@@ -204,6 +205,7 @@ static int check_args(struct run_args *args) {
   if (replay->delay_seed && replay->mode != RUN_STAGED)
     return cli_usage(args->program, "--delay-seed goes with --mode staged");
   replay->guard_staging = replay->delay_seed != 0;
+  if (replay->backend == RESHARD_HOST) return run_launch_alone(args->program);
   return replay->backend == RESHARD_NCCL ? run_launch_find(&replay->launch, args->program) : 0;
 }
 
@@ -242,19 +244,10 @@ static int parse_args(struct run_args *args, int argc, char **argv) {
 
 // ---- setting up ----------------------------------------------------------------------------------------------------
 
-static int check_world(const struct run *run) {
-  uint32_t world = run->plan.header->world;
-  if (!run->ranks.apart || run->ranks.count == world) return CLI_YES;
-  return cli_trouble(run->args.program,
-                     "the plan's world has %" PRIu32 " ranks, but there %s %" PRIu32 " process%s%s%" PRIu32, world,
-                     run->ranks.count == 1 ? "is" : "are", run->ranks.count, run->ranks.count == 1 ? "" : "es",
-                     run->args.replay.backend == RESHARD_MPI ? ": mpiexec -n " : ": start ", world);
-}
-
 static int open_plan(struct run *run) {
   struct rsp_error error = {0};
   enum rsp_status status = rsp_open(run->args.plan, &run->plan, &error);
-  if (status == RSP_OK) return check_world(run);
+  if (status == RSP_OK) return run_ranks_suit(&run->ranks, run->plan.header->world);
   if (status == RSP_TROUBLE) return cli_trouble(run->args.program, "cannot read %s: %s", run->args.plan, error.text);
   cli_trouble(run->args.program, "%s is not a sound plan: %s", run->args.plan, error.text);
   return CLI_NO;

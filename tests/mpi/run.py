@@ -37,8 +37,8 @@ class Job:
         subprocess.run([self.reshardc, f"{name}.t", f"{name}.i", "-o", f"{name}.plan"], cwd=self.folder, check=True,
                        capture_output=True)
 
-    def alone(self, *args, status=0):
-        done = subprocess.run([self.reshard, "run", *args], cwd=self.folder, capture_output=True, text=True)
+    def alone(self, *args, status=0, launcher=()):
+        done = subprocess.run([*launcher, self.reshard, "run", *args], cwd=self.folder, capture_output=True, text=True)
         expect(done.returncode == status, f"alone: {done.returncode}", done)
         return done
 
@@ -80,6 +80,13 @@ def wrong(job):
     expect(done.stdout.count("WRONG") == 1 and done.stdout.count("was not delivered") == 1, "one table", done)
     done = job.run(4, "there.plan", status=2)
     expect(done.stderr.count("16 ranks") == 1 and "mpiexec -n 16" in done.stderr and not done.stdout, "world", done)
+    # As each process is under the mpiexec of another MPI.
+    done = job.alone("--backend", "mpi", "there.plan", status=2)
+    expect("there is 1 process: mpiexec -n 16; if" in done.stderr and "of another MPI" in done.stderr, "alone", done)
+    done = job.alone("there.plan", status=2, launcher=(job.mpiexec, "-n", "2"))
+    said = [line for line in done.stderr.splitlines() if "would replay the whole plan" in line]
+    expect(len(said) == 1 and "2 processes" in said[0] and not done.stdout, "whole replays", done)
+    job.alone("--repeat", "1", "there.plan", launcher=(job.mpiexec, "-n", "1"))
     done = job.run(3, "nowhere.plan", status=2)
     expect(done.stderr.count("nowhere.plan") >= 1, "no plan", done)
     done = job.run(2, "--mode", "fused", "there.plan", status=2)

@@ -161,6 +161,7 @@ static void wrong_world(void) {
   play_alone(&p);
   CHECK(p.opened == RESHARD_INVALID_ARGUMENT, "rank %d: %d", ranks_self, (int)p.opened);
   says(&p, "world has 3 ranks");
+  CHECK(!strstr(p.fault.what, "another MPI"), "%s", p.fault.what);
   p.config.mpi_comm = &scene.comm;
   p.rank = (p.rank + 1) % 3;
   p.fault.what[0] = 0;
@@ -169,6 +170,23 @@ static void wrong_world(void) {
   says(&p, "of the communicator");
   MPI_Comm_free(&pair);
   works();
+}
+
+/* One process alone, as each is under the mpiexec of another MPI. */
+static int alone(void) {
+  struct player p;
+  scene_open(TINY_PLAIN);
+  player_of(&p, 30);
+  play_alone(&p);
+  CHECK(p.opened == RESHARD_INVALID_ARGUMENT, "%d", (int)p.opened);
+  says(&p, "start 3 processes (mpiexec -n 3); if");
+  says(&p, "that of another MPI");
+  char built[61];
+  snprintf(built, sizeof built, "%s", reshard_mpi_version());
+  says(&p, built);
+  scene_close();
+  MPI_Finalize();
+  return 0;
 }
 
 static void no_memory(void) {
@@ -452,8 +470,9 @@ static void gathers(void) {
 
 int main(int argc, char **argv) {
   ranks_init(&argc, &argv);
-  CHECK(ranks_count == TINY_WORLD, "mpiexec -n %d", TINY_WORLD);
   MPI_Comm_dup(MPI_COMM_WORLD, &scene.comm);
+  if (ranks_count == 1) return alone();
+  CHECK(ranks_count == TINY_WORLD, "mpiexec -n %d", TINY_WORLD);
   scene_open(TINY_PLAIN);
   works();
   plans_differ();
