@@ -50,8 +50,8 @@ void explain_stream(struct explain *e, uint32_t rank, const struct rsp_stream *s
 /* The stream that first sent what `stream` of *rank passes on: itself, if it has parts. Changes *rank to its rank. */
 const struct rsp_stream *explain_root(const struct explain *e, uint32_t *rank, const struct rsp_stream *stream);
 
-/* "train 3", "infer 8"; a process with both is named by the first. Returns buffer. */
-const char *explain_rank_text(const struct rsp_plan *plan, uint32_t rank, char buffer[32]);
+/* "train 3", "infer 8"; a process with both is named by the side that it acts for. Returns buffer. */
+const char *explain_rank_text(const struct rsp_plan *plan, uint32_t rank, uint32_t side, char buffer[32]);
 
 /* The answers; text or JSON on stdout. Return the exit status. */
 int explain_tensors(struct explain *e, const char *glob, bool json);

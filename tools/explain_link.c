@@ -180,7 +180,8 @@ static void print_fill(const struct fill *f) {
            i       ? ", "
            : f->in ? "  from "
                    : "  to ",
-           explain_rank_text(plan, from[i].tensor, name), cli_bytes((double)from[i].bytes, bytes));
+           explain_rank_text(plan, from[i].tensor, f->in ? RSP_TRAIN : RSP_INFER, name),
+           cli_bytes((double)from[i].bytes, bytes));
   if (peers > MOST_PEERS) printf(", %zu more", peers - MOST_PEERS);
   if (peers && f->link->kind != PAIR) printf("\n");
   free(at);
@@ -242,8 +243,9 @@ static bool read_words(struct explain *e, const char *words, struct asked_link *
     *link = (struct asked_link){PAIR, (uint32_t)from, (uint32_t)to, ""};
     char a[32], b[32];
     if (*status == CLI_YES)
-      snprintf(link->name, sizeof link->name, "%s -> %s (%s)", explain_rank_text(plan, link->from, a),
-               explain_rank_text(plan, link->to, b), plan_link_word(plan_link_of(plan, link->from, link->to)));
+      snprintf(link->name, sizeof link->name, "%s -> %s (%s)", explain_rank_text(plan, link->from, RSP_TRAIN, a),
+               explain_rank_text(plan, link->to, RSP_INFER, b),
+               plan_link_word(plan_link_of(plan, link->from, link->to)));
     return true;
   }
   size_t skip = !strncmp(words, "nic:", 4) ? 4 : !strncmp(words, "nvlink:", 7) ? 7 : 0;

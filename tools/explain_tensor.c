@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/base/names.h"
 #include "plans/words.h"
 #include "tools/cli/cli.h"
 #include "tools/explain.h"
@@ -160,7 +161,7 @@ static void find_why(const struct asked *a, const struct way *way, uint32_t peer
     if (lo < 0 || x < lo) lo = x;
     if (x > hi) hi = x;
   }
-  explain_rank_text(plan, way->rank, me);
+  explain_rank_text(plan, way->rank, RSP_TRAIN, me);
   cli_bytes(mine, bytes);
   cli_bytes(lo, least);
   cli_bytes(hi, most);
@@ -228,15 +229,16 @@ static void print_onward(const struct asked *a, uint32_t rank, uint32_t in, int 
       if (network != (pass == 1)) continue;
       if (!network) {
         if (open)
-          printf(", %s", explain_rank_text(plan, s->peer, name));
+          printf(", %s", explain_rank_text(plan, s->peer, RSP_INFER, name));
         else
-          printf("%*s    then over NVLink to %s", 6 + 2 * depth, "", explain_rank_text(plan, s->peer, name));
+          printf("%*s    then over NVLink to %s", 6 + 2 * depth, "", explain_rank_text(plan, s->peer, RSP_INFER, name));
         open = true;
         continue;
       }
       if (open) printf("\n");
       open = false;
-      printf("%*s    then over the network to %s\n", 6 + 2 * depth, "", explain_rank_text(plan, s->peer, name));
+      printf("%*s    then over the network to %s\n", 6 + 2 * depth, "",
+             explain_rank_text(plan, s->peer, RSP_INFER, name));
       print_onward(a, s->peer, r->other[i], depth + 1);
     }
   if (open) printf("\n");
@@ -254,8 +256,9 @@ static void print_way(const struct asked *a, const struct way *way) {
   char from[32], to[32], bytes[32];
   uint32_t peer = receiver_of(a, way);
   uint64_t last = s->round0 + (rsp_stream_rounds(s) - 1) * s->step;
-  printf("    %-9s %s -> %s, %s, ", cli_bytes((double)way->bytes, bytes), explain_rank_text(plan, way->rank, from),
-         explain_rank_text(plan, peer, to), hop_word(plan, way->rank, peer));
+  printf("    %-9s %s -> %s, %s, ", cli_bytes((double)way->bytes, bytes),
+         explain_rank_text(plan, way->rank, RSP_TRAIN, from), explain_rank_text(plan, peer, RSP_INFER, to),
+         hop_word(plan, way->rank, peer));
   if (last == s->round0)
     printf("round %" PRIu64 "\n", last);
   else
@@ -265,11 +268,10 @@ static void print_way(const struct asked *a, const struct way *way) {
 
 static void print_why(const struct asked *a, const struct way *way, const struct why *why) {
   char name[32], bytes[32];
-  printf("      why %s: %s\n", explain_rank_text(a->e->plan, way->rank, name), why->words);
+  printf("      why %s: %s\n", explain_rank_text(a->e->plan, way->rank, RSP_TRAIN, name), why->words);
   for (size_t i = 0; i < why->count && why->count > 1 && i < MOST_CANDIDATES; i++)
-    printf("%s%s %s",
-           i ? ", " : "        who could, and sends in all: ", explain_rank_text(a->e->plan, why->ranks[i], name),
-           cli_bytes(sent(a, why->ranks[i]), bytes));
+    printf("%s%s %s", i ? ", " : "        who could, and sends over the network in all: ",
+           explain_rank_text(a->e->plan, why->ranks[i], RSP_TRAIN, name), cli_bytes(sent(a, why->ranks[i]), bytes));
   if (why->count > MOST_CANDIDATES) printf(", %zu more", why->count - MOST_CANDIDATES);
   if (why->count > 1) printf("\n");
 }
@@ -292,7 +294,8 @@ static void print_ways(const struct asked *a, uint32_t tensor) {
   }
   if (last) print_why(a, last, &why);
   free(why.ranks);
-  if (ways > MOST_WAYS) printf("    and %zu way%s more; --json lists all\n", ways - MOST_WAYS, rsp_plural(ways - MOST_WAYS));
+  if (ways > MOST_WAYS)
+    printf("    and %zu way%s more; --json lists all\n", ways - MOST_WAYS, rsp_plural(ways - MOST_WAYS));
   if (!ways) printf("    none: nobody wants it, or nobody supplies it\n");
 }
 
@@ -412,6 +415,21 @@ static int answer(struct asked *a, bool json) {
   return cli_finish(a->e->program, CLI_YES);
 }
 
+static int nothing_matches(const struct explain *e, const char *glob) {
+  const struct rsp_plan *plan = e->plan;
+  struct rsc_guess guess;
+  rsc_guess_begin(&guess, glob, strlen(glob));
+  for (uint64_t t = 0; t < plan->tensor_count; t++) {
+    struct rsp_str name = plan->tensors[t].name;
+    rsc_guess_offer(&guess, plan->strings + name.off, (size_t)name.len);
+  }
+  struct rsc_arena *arena = rsc_arena_new();
+  cli_trouble(e->program, "no tensor of the plan matches '%s', and it is no link%s", glob,
+              rsc_guess_text(arena, &guess));
+  rsc_arena_free(arena);
+  return CLI_NO;
+}
+
 int explain_tensors(struct explain *e, const char *glob, bool json) {
   const struct rsp_plan *plan = e->plan;
   struct asked a = {.e = e};
@@ -424,7 +442,7 @@ int explain_tensors(struct explain *e, const char *glob, bool json) {
     if (plan_name_matches(glob, plan->strings, plan->tensors[t].name)) a.only[t] = a.matched++ < MOST_TENSORS;
   int status = CLI_NO;
   if (!a.matched) {
-    cli_trouble(e->program, "no tensor of the plan matches '%s', and it is no link", glob);
+    status = nothing_matches(e, glob);
   } else if (!plan_homes_of(plan, glob, &a.homes, &a.home_count)) {
     status = cli_trouble(e->program, "out of memory");
   } else {

@@ -88,9 +88,9 @@ const struct rsp_stream *explain_root(const struct explain *e, uint32_t *rank, c
   return stream;
 }
 
-const char *explain_rank_text(const struct rsp_plan *plan, uint32_t rank, char buffer[32]) {
+const char *explain_rank_text(const struct rsp_plan *plan, uint32_t rank, uint32_t side, char buffer[32]) {
   const struct rsp_rank *r = &plan->ranks[rank];
-  if (r->train_rank != RSP_NO_RANK)
+  if (r->infer_rank == RSP_NO_RANK || (side == RSP_TRAIN && r->train_rank != RSP_NO_RANK))
     snprintf(buffer, 32, "train %u", r->train_rank);
   else
     snprintf(buffer, 32, "infer %u", r->infer_rank);

@@ -145,9 +145,23 @@ def test_tensor(tool):
     check(many['matched'] == 3, 'a glob', many['matched'])
     status, out, _ = tool('reshard', 'explain', 'plan', 'w')
     check(status == 0 and 'why' in out and 'held' in out and 'wanted' in out, 'the page', out)
+    check('who could, and sends over the network in all:' in out, 'what of a sender', out)
+    status, _, err = tool('reshard', 'explain', 'plan', 'layers.2.upp')
+    check(status == 1 and "did you mean 'layers.2.up'?" in err and err.count('\n') == 1, 'a near name', err)
     for words in ('nope', '3->99', 'nic:t9:0', 'nvlink:t0:8'):
         check(tool('reshard', 'explain', 'plan', words)[0] == 1, f'{words}: no')
     check(tool('reshard', 'explain', 'plan')[0] == 2 and tool('reshard', 'explain', '--help')[0] == 0, 'usage')
+
+
+def test_colocated(tool):
+    """A process with both roles is named by the one that it acts in."""
+    status, _, err = tool('reshardc', 'train', 'infer', '-o', 'both.plan', '--cluster', 'both')
+    check(status == 0, 'compiles', err)
+    _, out, _ = tool('reshard', 'explain', 'both.plan', 'w')
+    ways = [line.split(',')[0].split(' -> ') for line in out.splitlines() if ' -> ' in line]
+    check(ways and all(' train ' in a and b.startswith('infer ') for a, b in ways), 'ends of a way', out)
+    _, out, _ = tool('reshard', 'explain', 'both.plan', '0->1')
+    check(out.startswith('train 0 -> infer 1 ('), 'ends of a link', out)
 
 
 def test_link(tool):
@@ -174,12 +188,13 @@ def main():
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as d:
         files = {'train': TRAIN, 'infer': INFER, 'cluster': CLUSTER.format(nics=8), 'half': CLUSTER.format(nics=4),
+                 'both': CLUSTER.format(nics=8).replace('train: "t0"', 'train: "i0"').replace('  - {names: "t0", gpus: 8, nics: 8}\n', ''),
                  'other': CLUSTER.format(nics=8).replace('t0', 'x0')}
         for name, text in files.items():
             with open(os.path.join(d, name), 'w') as f:
                 f.write(text)
         tool = Tools(os.path.abspath(a.bin), d)
-        for test in (test_compile, test_sim, test_slow, test_picture, test_tensor, test_link):
+        for test in (test_compile, test_sim, test_slow, test_picture, test_tensor, test_colocated, test_link):
             test(tool)
     print('failed' if failures else 'sim and explain say what they should')
     return failures != 0
