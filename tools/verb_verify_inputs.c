@@ -76,7 +76,8 @@ static const struct rsp_input *input_of(const struct rsp_plan *plan, uint32_t ki
   return NULL;
 }
 
-static int compare(const struct rsp_plan *plan, const struct rsp_plan *made, json_t *object) {
+static int compare(const struct verify_inputs *given, const struct rsp_plan *plan, const struct rsp_plan *made,
+                   json_t *object) {
   static const struct {
     uint32_t kind;
     const char *name, *says;
@@ -90,8 +91,10 @@ static int compare(const struct rsp_plan *plan, const struct rsp_plan *made, jso
     bool same = a && b ? !memcmp(a->digest, b->digest, sizeof a->digest) : !a && !b;
     json_object_set_new(verdicts, inputs[i].name, json_boolean(same));
     if (!same) status = CLI_NO;
+    bool assumed = inputs[i].kind == RSP_INPUT_CLUSTER && !given->cluster;
     if (!object)
-      printf("inputs: %s %s what this plan was made from\n", inputs[i].says, same ? "means" : "does NOT mean");
+      printf("inputs: %s %s what this plan was made from%s\n", inputs[i].says, same ? "means" : "does NOT mean",
+             assumed && !same ? "; no --cluster was given, so the default one was assumed" : "");
   }
   if (object)
     json_object_set_new(object, "inputs", verdicts);
@@ -115,7 +118,7 @@ int verify_inputs(const char *program, const struct verify_inputs *inputs, const
   }
   if (status != CLI_YES) return status;
   if (rsp_open_memory(result.plan, result.plan_bytes, &made, &error) == RSP_OK) {
-    status = compare(plan, &made, object);
+    status = compare(inputs, plan, &made, object);
     rsp_close(&made);
   } else {
     status = cli_trouble(program, "the compiler made no valid plan of these inputs: %s", error.text);

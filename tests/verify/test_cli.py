@@ -106,6 +106,10 @@ def run_all(tools, where):
     verify(0, "its inputs, with a define that changes nothing", plan, *pair, "-D", "infer.TP=4")
     verify(1, "another inference side", plan, *pair, "-D", "infer.TP=2", says=b"the inference layout does NOT mean")
     verify(1, "another cluster", plan, *pair, "--cluster", cluster, says=b"the cluster does NOT mean")
+    made = run("reshardc", train, infer, "-o", path("c.plan"), "--cluster", cluster)
+    check(made.returncode == 0, "reshardc with a cluster", made.stderr)
+    verify(1, "a cluster that is not given", path("c.plan"), *pair, says=b"no --cluster was given, so the default")
+    verify(0, "a cluster that is given", path("c.plan"), *pair, "--cluster", cluster)
     verify(1, "inputs that do not compile", plan, "--train", write("bad.layout", "mesh"), "--infer", infer,
            says=b"do not compile")
     verify(2, "inputs that are not there", plan, "--train", path("none.layout"), "--infer", infer)
