@@ -116,11 +116,13 @@ static uint32_t busiest(const char *path) {
 }
 
 static const char *small_plan(void) {
-  static char path[] = "reshard-small-XXXXXX";
+  static char path[4096];
+  const char *folder = getenv("TMPDIR");
   void *bytes;
   size_t size;
   struct rsp_error error;
   CHECK(tiny_plan(&bytes, &size), "tiny");
+  snprintf(path, sizeof path, "%s/reshard-small-XXXXXX", folder && *folder ? folder : "/tmp");
   CHECK(mkstemp(path) >= 0 && rsp_write_file(path, bytes, size, &error) == RSP_OK, "cannot write");
   free(bytes);
   return path;

@@ -156,6 +156,12 @@ def test_what_does_not_fit():
         assert all(reshard.host.run(p, rank))
 
 
+def test_words_of_a_report():
+    one, two = reshard.Report(["a"], ["s"], []), reshard.Report([], ["s", "t"], ["x"])
+    assert "1 buffer has no tensor: s" in str(raises(errors.Unbound, one.check))
+    assert "2 buffers have no tensor: s, t; the plan does not know: x" in str(raises(errors.Unbound, two.check))
+
+
 def test_fields_of_a_fault():
     """What prepare names first as unbound, with the line of its layout."""
     def rank(context):

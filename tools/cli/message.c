@@ -11,11 +11,17 @@
 
 #include "tools/cli/cli.h"
 
+// In one write, as many processes may share one stderr.
 static void vsay(const char *program, const char *format, va_list args) {
+  va_list again;
+  va_copy(again, args);
+  int length = vsnprintf(NULL, 0, format, again);
+  va_end(again);
+  char *text = length < 0 ? NULL : malloc((size_t)length + 1);
+  if (text) vsnprintf(text, (size_t)length + 1, format, args);
   cli_progress_end();
-  fprintf(stderr, "%s: ", program);
-  vfprintf(stderr, format, args);
-  fputc('\n', stderr);
+  fprintf(stderr, "%s: %s\n", program, text ? text : format);
+  free(text);
 }
 
 int cli_trouble(const char *program, const char *format, ...) {

@@ -23,7 +23,8 @@ class Report:
             raise Unbound(
                 Fault(
                     Status.UNBOUND,
-                    f"{len(self.unbound)} buffers have no tensor: {_some(self.unbound)}"
+                    f"{len(self.unbound)} {'buffer has' if len(self.unbound) == 1 else 'buffers have'} no tensor: "
+                    f"{_some(self.unbound)}"
                     + (f"; the plan does not know: {_some(self.unknown)}" if self.unknown else ""),
                     buffer=self.unbound[0],
                 )
