@@ -193,6 +193,12 @@ enum reshard_status reshard_wait(struct reshard_context *context) {
   return status;
 }
 
+void reshard_ranks(const struct reshard_context *context, uint32_t *train_rank, uint32_t *infer_rank) {
+  const struct rsp_slice *slice = context ? context->slice.program.slice : NULL;
+  if (train_rank) *train_rank = slice ? slice->train_rank : RESHARD_NO_RANK;
+  if (infer_rank) *infer_rank = slice ? slice->infer_rank : RESHARD_NO_RANK;
+}
+
 uint64_t reshard_version(const struct reshard_context *context) {
   return context ? context->version : 0;
 }

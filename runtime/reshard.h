@@ -138,8 +138,8 @@ RESHARD_API void reshard_host_group_abort(struct reshard_host_group *group, uint
 
 /* The caller's control channel: fills all[0 .. world * bytes) with every rank's `mine`, in world rank order, on every
  * rank; 0 on success, anything else if a rank does not arrive within the timeout. Control messages never travel with
- * the data. `bytes` is the same on all ranks. A gather that has failed on one rank must not succeed on another that comes
- * late: else a refit may count as whole there and not here. The channels below, and MPI's, see to that. */
+ * the data. `bytes` is the same on all ranks. A gather that has failed on one rank must not succeed on another that
+ * comes late: else a refit may count as whole there and not here. The channels below, and MPI's, see to that. */
 typedef int (*reshard_all_gather_fn)(void *user, const void *mine, size_t bytes, void *all, double timeout_seconds);
 
 /* A control channel for processes that share a directory: set config.all_gather to reshard_directory_gather and
@@ -257,6 +257,10 @@ RESHARD_API enum reshard_status reshard_query(struct reshard_context *context);
  * An error on any rank is an error on all; the destinations may then be torn, the version stays, no rank reads or
  * writes the caller's buffers any more, and the context can only be closed. WRONG_STATE without a refit. */
 RESHARD_API enum reshard_status reshard_wait(struct reshard_context *context);
+
+/* Which ranks of the two sides this world rank is, as the layouts count them; RESHARD_NO_RANK where it is none.
+ * Pointers may be NULL. To be held against what the framework says that this process is. */
+RESHARD_API void reshard_ranks(const struct reshard_context *context, uint32_t *train_rank, uint32_t *infer_rank);
 
 /* The number of whole refits of this context. */
 RESHARD_API uint64_t reshard_version(const struct reshard_context *context);

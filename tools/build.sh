@@ -19,16 +19,12 @@ quietly() {
   return $status
 }
 
-# build PRESET [TARGET...]: configures and builds build/PRESET. With targets, no test is built.
+# build PRESET [TARGET...]: configures build/PRESET and builds it all, or the targets.
 build() {
-  local preset=$1 tests=ON targets=()
+  local preset=$1 targets=()
   shift
-  if [ $# -gt 0 ]; then
-    targets=(--target "$@")
-    # A tree that has the tests configured keeps them.
-    [ -f "build/$preset/CMakeCache.txt" ] && tests=$(sed -n 's/^RESHARD_TESTS:BOOL=//p' "build/$preset/CMakeCache.txt") || tests=OFF
-  fi
+  [ $# -eq 0 ] || targets=(--target "$@")
   say "build: $preset (in build/$preset)"
-  quietly cmake --preset "$preset" -DRESHARD_TESTS="${tests:-ON}"
+  quietly cmake --preset "$preset" -DRESHARD_TESTS=ON
   quietly cmake --build "build/$preset" "${targets[@]}" -- --quiet
 }

@@ -14,7 +14,7 @@
 static int watching;
 static uint64_t calls, calls_of_others;
 
-static void seen(const void *caller) {
+void interpose_seen(const void *caller) {
   Dl_info from;
   if (!watching) return;
   if (dladdr(caller, &from) && from.dli_fname && strstr(from.dli_fname, "libreshard"))

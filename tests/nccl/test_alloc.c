@@ -17,7 +17,7 @@ static uintptr_t from, to; /* libreshard */
 static _Atomic int watching;
 static _Atomic uint64_t calls;
 
-static void seen(const void *caller) {
+void interpose_seen(const void *caller) {
   if (atomic_load(&watching) > 0 && (uintptr_t)caller >= from && (uintptr_t)caller < to) atomic_fetch_add(&calls, 1);
 }
 

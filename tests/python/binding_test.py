@@ -57,6 +57,7 @@ def arrays(rank):
 def refit(context, side, tensors):
     report = reshard.bind_module(context, side, tensors).check()
     assert not report.unknown and len(report.bound) == len(tensors)
+    assert context.ranks == ((context.rank, None) if side == "train" else (None, context.rank - 2)), context.ranks
     context.prepare()
     context.refit()
     return context.wait()

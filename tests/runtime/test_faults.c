@@ -369,6 +369,11 @@ static void *unbound_rank(void *arg) {
   while (reshard_query(c) == RESHARD_PENDING) usleep(100);
   CHECK(reshard_query(c) == RESHARD_OK, "query");
   CHECK(reshard_version(c) == 0, "version before wait");
+  uint32_t train_rank, infer_rank;
+  reshard_ranks(c, &train_rank, &infer_rank);
+  CHECK(train_rank != RESHARD_NO_RANK || infer_rank != RESHARD_NO_RANK, "ranks");
+  reshard_ranks(NULL, &train_rank, NULL);
+  CHECK(train_rank == RESHARD_NO_RANK, "rank of no context");
   CHECK(reshard_wait(c) == RESHARD_OK && reshard_version(c) == 1, "wait");
   reshard_context_close(c);
   return NULL;

@@ -3,7 +3,7 @@
 """A training loop: four FSDP2 trainers, two vLLM engines of two ranks each, ten refits, every weight checked.
 
     python3 training_loop.py                                                      # ranks are threads, numpy
-    mpiexec -n 8 python3 training_loop.py --backend mpi                           # ranks are processes, numpy
+    mpiexec.mpich -n 8 python3 training_loop.py --backend mpi                     # ranks are processes, numpy
     torchrun --nproc-per-node 8 training_loop.py --backend nccl                   # ranks are GPUs, torch
 
 Compiles the library's own Qwen3-8B pair, with a small model in place of the catalogue. What stands here for a trainer and

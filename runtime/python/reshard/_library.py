@@ -122,6 +122,7 @@ _FUNCTIONS = {
     "reshard_refit": (c_int, [c_void_p, c_void_p]),
     "reshard_query": (c_int, [c_void_p]),
     "reshard_wait": (c_int, [c_void_p]),
+    "reshard_ranks": (None, [c_void_p, POINTER(c_uint32), POINTER(c_uint32)]),
     "reshard_version": (c_uint64, [c_void_p]),
     "reshard_last_fault": (None, [c_void_p, POINTER(CFault)]),
     "reshard_swap": (c_int, [c_void_p, c_void_p]),

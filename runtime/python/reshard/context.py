@@ -12,7 +12,7 @@ import sys
 from typing import Optional, Tuple
 
 from . import tensors
-from ._library import ALL_GATHER, CBufferInfo, CConfig, CFault, byref, library
+from ._library import ALL_GATHER, NO_RANK, CBufferInfo, CConfig, CFault, byref, library
 from .errors import Error, Fault, InvalidArgument, Status, UnknownBuffer, WrongState, error_of, fault_of
 
 SIDES = ("train", "infer")
@@ -218,6 +218,13 @@ class Context:
         """Collective. Ends the refit; returns the version, which went up by one on all ranks."""
         self._ok(self._lib.reshard_wait(self._open()))
         return self.version
+
+    @property
+    def ranks(self):
+        """(rank of the training side, rank of the inference side), None where this process is none of that side."""
+        train, infer = ctypes.c_uint32(), ctypes.c_uint32()
+        self._lib.reshard_ranks(self._open(), byref(train), byref(infer))
+        return tuple(None if r.value == NO_RANK else r.value for r in (train, infer))
 
     @property
     def version(self):
