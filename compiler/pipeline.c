@@ -190,6 +190,7 @@ static bool compile(struct compile *c) {
   if (!passed(c, "place", placed[0] && placed[1])) return c->stopped;
 
   const struct rsc_pairs *pairs = rsc_pair(c->arena, c->diag, placed[0], placed[1], &intersections);
+  if (pairs) snprintf(c->result->forgotten, sizeof c->result->forgotten, "%s", pairs->forgotten);
   if (!passed(c, "pair", pairs)) return c->stopped;
 
   const struct rsc_flows *flows = rsc_intersect(c->arena, pairs, DIRECT_MIN, o->seed_bug);

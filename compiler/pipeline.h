@@ -74,6 +74,7 @@ struct rsc_result {
   struct rsp_summary summary;
   struct rsc_stats stats;
   struct rsc_figures figures;
+  char forgotten[512]; /* what is to be said of tensors that are in no buffer and no skip, or "" */
   char coverage[512]; /* the last line of a successful compile, without newline */
 };
 

@@ -227,6 +227,7 @@ static int compile(struct run *run) {
   bool stopped = outcome == RSC_COMPILED && !result.plan_bytes;
   if (run->options->stats) print_stats(run, &result, seconds);
   if (run->options->json) print_json(run, stopped ? "stopped" : statuses[outcome], &result, seconds);
+  if (outcome == RSC_COMPILED && result.forgotten[0]) fprintf(stderr, "note: %s\n", result.forgotten);
   if (outcome == RSC_COMPILED && !stopped) print_end(&result);
   free(result.plan);
   return cli_finish("reshardc", (int)outcome);

@@ -42,6 +42,7 @@ struct rsc_pairs {
   const struct rsc_paired_tensor *tensors; /* by name, numbers as numbers; only those that a buffer mentions */
   int32_t tensor_count;
   const int32_t *tensor_of[2]; /* side's tensor index -> index here, or -1 */
+  const char *forgotten;       /* a sentence on tensors that no buffer mentions and no skip matches, or "" */
 };
 
 static inline const struct rsc_placed_buffer *rsc_placed(const struct rsc_pairs *p, int32_t gid) {

@@ -11,6 +11,8 @@
 
 #include "compiler/base/glob.h"
 #include "compiler/base/keys.h"
+#include "compiler/base/names.h"
+#include "plans/words.h"
 
 static bool digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -174,6 +176,32 @@ static void collect_mentions(struct pairer *p, enum rsc_side side, const int32_t
       all[start[id_of[rsc_placed(pairs, g)->slots[s]]]++] = (struct rsc_mention){g, s};
 }
 
+/* What is declared, and neither held, nor wanted, nor skipped: moved by nobody, which a forgotten buffer is, too. */
+static const char *say_forgotten(struct pairer *p, const struct rsc_tensor *const *merged, int32_t count,
+                                 bool *const skipped[2], struct rsc_mentions *const mentions[2]) {
+  enum { SHOWN = 3 };
+  const char *names[SHOWN];
+  int32_t found = 0;
+  for (int32_t i = 0; i < count; i++) {
+    if (mentions[0][i].count || mentions[1][i].count || skipped[0][i] || skipped[1][i]) continue;
+    if (found < SHOWN) names[found] = rsc_name_shown(p->scratch, merged[i]->name, strlen(merged[i]->name), false);
+    found++;
+  }
+  if (!found) return "";
+  size_t size = 200, used;
+  for (int32_t i = 0; i < found && i < SHOWN; i++) size += strlen(names[i]) + 2;
+  char *text = rsc_arena_alloc(p->arena, size);
+  snprintf(text, size, "%" PRId32 " of the %" PRId32 " tensor%s %s in no buffer and no skip of either layout: ", found,
+           count, rsp_plural((uint64_t)count), found == 1 ? "is" : "are");
+  for (int32_t i = 0; i < found && i < SHOWN; i++) {
+    used = strlen(text);
+    snprintf(text + used, size - used, "%s%s", i ? ", " : "", names[i]);
+  }
+  used = strlen(text);
+  if (found > SHOWN) snprintf(text + used, size - used, " and %" PRId32 " more", found - SHOWN);
+  return text;
+}
+
 static void build_tensors(struct pairer *p) {
   struct rsc_pairs *pairs = p->pairs;
   int64_t declared = pairs->placement[0]->layout->tensor_count + pairs->placement[1]->layout->tensor_count;
@@ -192,6 +220,7 @@ static void build_tensors(struct pairer *p) {
     match_skips(p, merged, count, (enum rsc_side)s, skipped[s]);
     collect_mentions(p, (enum rsc_side)s, id_of[s], count, mentions[s]);
   }
+  pairs->forgotten = say_forgotten(p, merged, count, skipped, mentions);
   struct tensor_order *order = RSC_ARRAY(p->scratch, struct tensor_order, count);
   for (int32_t i = 0; i < count; i++)
     if (mentions[0][i].count || mentions[1][i].count) order[kept++] = (struct tensor_order){merged[i]->name, i};

@@ -162,6 +162,28 @@ def full_disk(c):
     c.want(2, "cannot write", "t", "i", "-o", "/dev/full")
 
 
+def forgotten(c):
+    """A tensor that is declared, and that no buffer and no skip names, is said once; nothing else is."""
+    names = [f"t{n}" for n in range(5)]
+    declared = "".join(f'tensor "{name}" f32 [8]; ' for name in names)
+    mesh = "mesh m [tp: 2]; on m { %s }"
+    c.write("ft", declared + mesh % 'buffer "t0"; buffer "t1";')
+    c.write("fi", declared + mesh % 'buffer "t1";' + ' skip "t[02]";')
+    c.write("fa", declared + mesh % 'buffer "t0"; buffer "t1";' + ' skip "t0";' + ' skip "t[234]";')
+    c.write("f1", 'tensor "t1" f32 [8]; ' + mesh % 'buffer "t1";')
+    c.write("f5", declared + mesh % "".join(f'buffer "{name}";' for name in names))
+    c.write("f2", declared + 'tensor "lm_head.weight" f32 [9]; ' + mesh % "".join(f'buffer "{n}";' for n in names))
+    note = "note: %s in no buffer and no skip of either layout: %s\n"
+    _, err = c.want(0, note % ("2 of the 5 tensors are", "t3, t4"), "ft", "fi", "-o", "p")
+    check(err.count("note:") == 1, "said once", err)
+    c.want(0, note % ("1 of the 6 tensors is", "lm_head.weight"), "f2", "f5", "-o", "p")
+    c.write("f3", declared + mesh % 'buffer "t1";')
+    c.want(0, note % ("4 of the 5 tensors are", "t0, t2, t3 and 1 more"), "f1", "f3", "-o", "p")
+    for pair in (("ft", "fa"), ("f1", "f1"), ("f5", "f5")):
+        _, err = c.want(0, "coverage", *pair, "-o", "p")
+        check("note:" not in err, f"{pair}: nothing is forgotten", err)
+
+
 def few_operations(c):
     """However few operations a round may have, more rounds do: also where pieces are passed on from rank to rank, from
     domain to domain."""
@@ -287,7 +309,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", required=True)
     bin_dir = os.path.abspath(parser.parse_args().bin)
-    for test in (usage, frame_of_reshard, compiles, full_disk, rejects, directories, json_object, colour):
+    for test in (usage, frame_of_reshard, compiles, full_disk, forgotten, rejects, directories, json_object, colour):
         with tempfile.TemporaryDirectory() as where:
             test(Case(bin_dir, where))
     print(f"{len(failures)} failures")
