@@ -50,6 +50,9 @@ static enum reshard_status take_config(struct reshard_config *to, const struct r
   if (to->mode != RESHARD_STAGED && to->mode != RESHARD_FUSED) {
     return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "context_open: unknown mode %d", (int)to->mode);
   }
+  if (to->flags & ~(RESHARD_GUARD | RESHARD_VERIFY | RESHARD_NO_GRAPH | RESHARD_REGISTER)) {
+    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "context_open: unknown flags 0x%x", to->flags);
+  }
   if (to->backend != RESHARD_HOST) to->mode = RESHARD_STAGED; /* the only one between processes */
   const struct rsr_backend *backend = backend_of(to->backend, fault);
   if (!backend) return fault->status;

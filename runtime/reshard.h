@@ -35,7 +35,7 @@ extern "C" {
 enum reshard_status {
   RESHARD_OK = 0,
   RESHARD_PENDING,          /* query: the refit still runs; not an error */
-  RESHARD_INVALID_ARGUMENT, /* a null pointer, a rank beyond the world, an unknown enum value */
+  RESHARD_INVALID_ARGUMENT, /* a null pointer, a rank beyond the world, an unknown enum value or flag */
   RESHARD_WRONG_STATE,      /* the call does not fit here: refit before prepare, bind during a refit */
   RESHARD_CANNOT_READ,      /* the plan file cannot be opened or mapped */
   RESHARD_BAD_PLAN,         /* its bytes break a rule of the format, or two ranks' programs do not fit together */

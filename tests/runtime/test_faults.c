@@ -419,6 +419,9 @@ static void arguments(void) {
   config = s.players[0].config;
   config.group = NULL;
   CHECK(reshard_context_open(s.plan, 0, &config, &c, &f) == RESHARD_INVALID_ARGUMENT, "no group");
+  config.flags = 1u << 20;
+  CHECK(reshard_context_open(s.plan, 0, &config, &c, &f) == RESHARD_INVALID_ARGUMENT, "unknown flags");
+  config.flags = 0;
   config = s.players[0].config;
   config.backend = (enum reshard_backend)9;
   CHECK(reshard_context_open(s.plan, 0, &config, &c, NULL) == RESHARD_UNSUPPORTED, "backend 9");
