@@ -37,12 +37,12 @@ class Job:
         subprocess.run([self.reshardc, f"{name}.t", f"{name}.i", "-o", f"{name}.plan"], cwd=self.folder, check=True,
                        capture_output=True)
 
-    def alone(self, *args, status=0, launcher=()):
-        done = subprocess.run([*launcher, self.reshard, "run", *args], cwd=self.folder, capture_output=True, text=True)
+    def alone(self, *args, status=0):
+        done = subprocess.run([self.reshard, "run", *args], cwd=self.folder, capture_output=True, text=True)
         expect(done.returncode == status, f"alone: {done.returncode}", done)
         return done
 
-    def run(self, ranks, *args, status):
+    def run(self, ranks, *args, status, backend="mpi"):
         """Every process ends with `status`."""
         codes = self.folder / "codes"
         codes.mkdir(exist_ok=True)
@@ -50,7 +50,7 @@ class Job:
             old.unlink()
         script = f'"$@"; code=$?; echo $code > {codes}/$$; exit $code'
         done = subprocess.run([self.mpiexec, "-n", str(ranks), "sh", "-c", script, "sh", self.reshard, "run", "--backend",
-                               "mpi", *args], cwd=self.folder, capture_output=True, text=True, timeout=60)
+                               backend, *args], cwd=self.folder, capture_output=True, text=True, timeout=60)
         found = sorted(path.read_text().strip() for path in codes.iterdir())
         expect(found == [str(status)] * ranks, f"{args}: statuses {found}, not {status}", done)
         return done
@@ -83,10 +83,10 @@ def wrong(job):
     # As each process is under the mpiexec of another MPI.
     done = job.alone("--backend", "mpi", "there.plan", status=2)
     expect("there is 1 process: mpiexec -n 16; if" in done.stderr and "of another MPI" in done.stderr, "alone", done)
-    done = job.alone("there.plan", status=2, launcher=(job.mpiexec, "-n", "2"))
+    done = job.run(2, "there.plan", status=2, backend="host")
     said = [line for line in done.stderr.splitlines() if "would replay the whole plan" in line]
     expect(len(said) == 1 and "2 processes" in said[0] and not done.stdout, "whole replays", done)
-    job.alone("--repeat", "1", "there.plan", launcher=(job.mpiexec, "-n", "1"))
+    job.run(1, "--repeat", "1", "there.plan", status=0, backend="host")
     done = job.run(3, "nowhere.plan", status=2)
     expect(done.stderr.count("nowhere.plan") >= 1, "no plan", done)
     done = job.run(2, "--mode", "fused", "there.plan", status=2)
