@@ -191,6 +191,9 @@ static int64_t longest_stream(const struct scheduler *s) {
   return most;
 }
 
+/* Each takes microseconds, however little it moves: this many take seconds. */
+#define MOST_ROUNDS (1 << 20)
+
 /* The fewest rounds, by doubling and then halving the gap; false if no number of rounds helps. */
 static bool search_rounds(struct scheduler *s, int64_t start, struct worst *w) {
   int64_t most = (rsc_ceildiv(longest_stream(s), s->min_quantum) + 1) * s->turns;
@@ -319,9 +322,11 @@ const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *
                 w.ops_rank, w.ops, limits->max_ops);
     ok = false;
   }
-  if (ok && s.rounds > INT32_MAX) {
-    if (last) rsc_error(diag, RSC_ROUNDS_LIMIT, (struct rsc_span){.file = -1},
-              "%" PRId64 " rounds would be needed; raise --staging or --chunk", s.rounds);
+  if (ok && s.rounds > MOST_ROUNDS) {
+    if (last)
+      rsc_error(diag, RSC_ROUNDS_LIMIT, (struct rsc_span){.file = -1},
+                "%" PRId64 " rounds would be needed, and more than %d is not worth the wait; raise --staging or --chunk",
+                s.rounds, MOST_ROUNDS);
     ok = false;
   }
   if (ok) {

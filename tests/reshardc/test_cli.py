@@ -225,6 +225,9 @@ def rejects(c):
     check(err.count("error[") == 1, "a model that both sides read is wrong once", err)
     _, err = c.want(1, ["error[RS0230]", "raise --staging"], "t", "i", "-o", "p", "--staging=8")
     check("--max-ops" not in err, "only the limit that is too small is named", err)
+    big = 'tensor "w" u8 [%d]; mesh m [tp: %%d]; on m { buffer "w" = "w"[_ @tp]; }' % (6 << 21)
+    c.write("t4", big % 2), c.write("i4", big % 3)
+    c.want(1, ["error[RS0232]", "rounds would be needed"], "t4", "i4", "-o", "p", "--chunk=1")
     c.write("t3", 'tensor "w" f32 [63, 5]; mesh m [dp: 2, tp: 3]; on m { buffer "w"[_ @tp, _]; }')
     c.write("i3", 'tensor "w" f32 [63, 5]; mesh m [tp: 7]; on m { buffer "a" = slice("w", 0, 10, 30);'
             ' buffer "b" = permute("w", 1, 0)[_, _ @tp:cyclic(2)]; }')
