@@ -37,11 +37,11 @@ struct rsc_options {
   const char *const *include_dirs;
   size_t include_dir_count;
   const char *library_dir; /* what ships with the compiler, looked into last, or NULL */
-  uint64_t staging;   /* bytes per rank */
-  uint64_t chunk;     /* bytes a rank moves per round; 0: chosen */
-  uint32_t max_ops;   /* sends and receives per rank per round, at least 2 */
-  uint32_t max_peers; /* 0: no limit */
-  const char *dump;       /* a form to print to `dump_file`, or NULL: ast layout placement flows cluster routes rounds plan */
+  uint64_t staging;        /* bytes per rank */
+  uint64_t chunk;          /* bytes a rank moves per round; 0: chosen */
+  uint32_t max_ops;        /* sends and receives per rank per round, at least 2 */
+  uint32_t max_peers;      /* 0: no limit */
+  const char *dump; /* a form to print to `dump_file`, or NULL: ast layout placement flows cluster routes rounds plan */
   const char *stop_after; /* the last pass to run, or NULL */
   FILE *dump_file;
   rsc_load_fn load;
@@ -68,14 +68,14 @@ struct rsc_figures {
 };
 
 struct rsc_result {
-  void *plan; /* malloc'd, or NULL when stopped early or rejected, or put elsewhere */
-  size_t plan_bytes; /* 0: no plan was made */
+  void *plan;               /* malloc'd, or NULL when stopped early or rejected, or put elsewhere */
+  size_t plan_bytes;        /* 0: no plan was made */
   struct rsp_header header; /* of the plan */
   struct rsp_summary summary;
   struct rsc_stats stats;
   struct rsc_figures figures;
   char forgotten[512]; /* what is to be said of tensors that are in no buffer and no skip, or "" */
-  char coverage[512]; /* the last line of a successful compile, without newline */
+  char coverage[512];  /* the last line of a successful compile, without newline */
 };
 
 enum rsc_outcome { RSC_COMPILED = 0, RSC_REJECTED = 1, RSC_TROUBLE = 2 };

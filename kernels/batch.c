@@ -27,8 +27,8 @@ struct rsk_batch {
   uint32_t kernel;
 };
 
-/* Tables of many megabytes come in large pages, where the system has them: touching small ones takes longer than filling
- * them. */
+/* Tables of many megabytes come in large pages, where the system has them: touching small ones takes longer than
+ * filling them. */
 #define LARGE_PAGE ((uint64_t)2 << 20)
 
 static unsigned char *resize(const struct bytes *bytes, uint64_t room) {

@@ -80,7 +80,8 @@ static struct families find_families(struct rsc_arena *arena, const struct model
     rsc_key_int(arena, &key, t->dtype);
     rsc_key_int(arena, &key, (int64_t)t->ndim);
     rsc_key_add(arena, &key, t->shape, t->ndim * sizeof *t->shape);
-    for (size_t k = 0; k < split.parts.len; k++) rsc_key_add(arena, &key, split.parts.at[k], strlen(split.parts.at[k]) + 1);
+    for (size_t k = 0; k < split.parts.len; k++)
+      rsc_key_add(arena, &key, split.parts.at[k], strlen(split.parts.at[k]) + 1);
     bool fresh;
     int32_t id = rsc_keys_id(keys, key.at, key.len, &fresh);
     if (fresh) {
@@ -114,8 +115,8 @@ static int by_numbers(const void *a, const void *b, void *loops) {
   return 0;
 }
 
-static void add_product(struct rsc_arena *arena, struct rsc_keys *keys, size_t at, size_t loops, const struct product *p,
-                        int64_t head, struct products *out) {
+static void add_product(struct rsc_arena *arena, struct rsc_keys *keys, size_t at, size_t loops,
+                        const struct product *p, int64_t head, struct products *out) {
   struct rsc_key key = {0};
   for (size_t i = at + 1; i < loops; i++) {
     rsc_key_int(arena, &key, (int64_t)p->values[i].len);
@@ -132,7 +133,8 @@ static void add_product(struct rsc_arena *arena, struct rsc_keys *keys, size_t a
 static struct products factor(struct rsc_arena *arena, const struct family *f, size_t at, size_t lo, size_t hi) {
   struct products out = {0};
   if (at == f->loops) {
-    *RSC_PUSH(arena, &out) = (struct product){RSC_ARRAY(arena, struct model_values, f->loops + 1), f->tuples.at[lo].order};
+    *RSC_PUSH(arena, &out) =
+        (struct product){RSC_ARRAY(arena, struct model_values, f->loops + 1), f->tuples.at[lo].order};
     return out;
   }
   struct rsc_keys *keys = rsc_keys_new(arena);

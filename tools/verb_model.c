@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// reshard model: the catalogue of a Hugging Face checkpoint. In: a directory of safetensors files; only their headers are
-// read. Out: YAML.
+// reshard model: the catalogue of a Hugging Face checkpoint. In: a directory of safetensors files; only their headers
+// are read. Out: YAML.
 #include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
@@ -21,9 +21,12 @@
 static const char help[] =
     "reshard model - write the catalogue of a checkpoint\n\n"
     "Usage: reshard model DIR [-o FILE]\n\n"
-    "DIR holds a checkpoint as Hugging Face publishes it: *.safetensors, and model.safetensors.index.json if there are\n"
-    "several. Names, dtypes and shapes are read from the files' headers, never the data; the index, if there is one, must\n"
-    "agree with the files. Numbered families become one entry each: model.layers.{l}.mlp.experts.{e}.up_proj.weight.\n\n"
+    "DIR holds a checkpoint as Hugging Face publishes it: *.safetensors, and model.safetensors.index.json if there "
+    "are\n"
+    "several. Names, dtypes and shapes are read from the files' headers, never the data; the index, if there is one, "
+    "must\n"
+    "agree with the files. Numbered families become one entry each: "
+    "model.layers.{l}.mlp.experts.{e}.up_proj.weight.\n\n"
     "  -o FILE   where to write (default -, standard output); whole or not at all\n\n"
     "Exit status: 0 written, 1 the checkpoint contradicts itself or holds what a catalogue cannot say, 2 trouble.\n";
 
@@ -63,8 +66,7 @@ static int no(const char *format, ...) {
 
 static int add_array(struct reader *r, const char *file, const struct st_array *a) {
   enum rsp_dtype dtype = rsp_dtype_from_safetensors(a->dtype, strlen(a->dtype));
-  if (dtype == RSP_DTYPE_NONE)
-    return no("tensor '%s' has dtype %s, which no layout can hold", a->name, a->dtype);
+  if (dtype == RSP_DTYPE_NONE) return no("tensor '%s' has dtype %s, which no layout can hold", a->name, a->dtype);
   if (a->ndim > 8) return no("tensor '%s' of '%s' has more than 8 dimensions", a->name, file);
   uint64_t *shape = RSC_ARRAY(r->arena, uint64_t, a->ndim + 1);
   if (a->ndim) memcpy(shape, a->shape, a->ndim * sizeof *shape);
@@ -127,8 +129,10 @@ static json_t *read_index(struct reader *r, int *status) {
   json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
   fclose(file);
   json_t *map = root ? json_incref(json_object_get(root, "weight_map")) : NULL;
-  if (!root) *status = cli_trouble("reshard model", "'%s' is no index: %s (line %d)", path, error.text, error.line);
-  else if (!json_is_object(map)) *status = cli_trouble("reshard model", "'%s' has no weight_map", path);
+  if (!root)
+    *status = cli_trouble("reshard model", "'%s' is no index: %s (line %d)", path, error.text, error.line);
+  else if (!json_is_object(map))
+    *status = cli_trouble("reshard model", "'%s' has no weight_map", path);
   json_decref(root);
   if (*status == CLI_YES) return map;
   json_decref(map);
@@ -170,8 +174,10 @@ static int check_index(struct reader *r, json_t *map) {
       size_t mid = lo + (hi - lo) / 2;
       int c = rsc_natural_compare(r->tensors.at[mid].tensor.name, key.tensor.name);
       found = c == 0;
-      if (c < 0) lo = mid + 1;
-      else hi = mid;
+      if (c < 0)
+        lo = mid + 1;
+      else
+        hi = mid;
     }
     if (!found) return no("the index says that '%s' is in '%s', and it is not", name, json_string_value(value));
   }
@@ -208,10 +214,14 @@ struct text {
 // A double-quoted YAML scalar; braces doubled, since names may hold expressions.
 static void put_name_part(FILE *out, const char *part) {
   for (const unsigned char *s = (const unsigned char *)part; *s; s++) {
-    if (*s == '"' || *s == '\\') fprintf(out, "\\%c", *s);
-    else if (*s == '{' || *s == '}') fprintf(out, "%c%c", *s, *s);
-    else if (*s < 0x20 || *s == 0x7f) fprintf(out, "\\x%02x", *s);
-    else fputc(*s, out);
+    if (*s == '"' || *s == '\\')
+      fprintf(out, "\\%c", *s);
+    else if (*s == '{' || *s == '}')
+      fprintf(out, "%c%c", *s, *s);
+    else if (*s < 0x20 || *s == 0x7f)
+      fprintf(out, "\\x%02x", *s);
+    else
+      fputc(*s, out);
   }
 }
 
@@ -221,7 +231,9 @@ static void name_loops(const struct model_entry *e, char *names) {
   size_t next = 0;
   for (size_t i = 0; i < e->loops; i++) {
     const char *before = e->parts[i];
-    char c = ends_with(before, "layers.") || ends_with(before, "blocks.") ? 'l' : ends_with(before, "experts.") ? 'e' : 0;
+    char c = ends_with(before, "layers.") || ends_with(before, "blocks.") ? 'l'
+             : ends_with(before, "experts.")                              ? 'e'
+                                                                          : 0;
     if (!c || memchr(names, c, i)) c = spare[next < sizeof spare - 2 ? next++ : next];
     names[i] = c;
   }
@@ -302,7 +314,8 @@ static int write_catalogue(struct reader *r, const char *path) {
   bool good = fclose(text.out) == 0;
   char *reason = NULL;
   int status = CLI_YES;
-  if (!good) status = cli_trouble("reshard model", "out of memory");
+  if (!good)
+    status = cli_trouble("reshard model", "out of memory");
   else if (!cli_write_file(path, text.at, text.len, &reason))
     status = cli_trouble("reshard model", "'%s': %s", path, reason ? reason : "cannot be written");
   free(reason);
@@ -311,12 +324,15 @@ static int write_catalogue(struct reader *r, const char *path) {
 }
 
 int verb_model(int argc, char **argv) {
-  static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {"output", required_argument, NULL, 'o'}, {NULL, 0, NULL, 0}};
+  static const struct option options[] = {
+      {"help", no_argument, NULL, 'h'}, {"output", required_argument, NULL, 'o'}, {NULL, 0, NULL, 0}};
   const char *output = "-";
   for (int c; (c = getopt_long(argc, argv, "o:h", options, NULL)) != -1;) {
     if (c == 'h') return cli_help(help);
-    if (c == 'o') output = optarg;
-    else return cli_usage(argv[0], "wrong option");
+    if (c == 'o')
+      output = optarg;
+    else
+      return cli_usage(argv[0], "wrong option");
   }
   if (argc - optind != 1) return cli_usage(argv[0], "one directory is wanted");
   struct reader r = {.arena = rsc_arena_new(), .dir = argv[optind]};

@@ -78,7 +78,9 @@ const void *rsc_keys_bytes(const struct rsc_keys *t, int32_t id, size_t *len) {
   return t->at[id].bytes;
 }
 
-int32_t rsc_keys_count(const struct rsc_keys *t) { return (int32_t)t->len; }
+int32_t rsc_keys_count(const struct rsc_keys *t) {
+  return (int32_t)t->len;
+}
 
 void rsc_key_add(struct rsc_arena *arena, struct rsc_key *key, const void *bytes, size_t len) {
   if (key->cap - key->len < len) key->at = rsc_vec_grow(arena, key->at, key->len, &key->cap, key->len + len, 1);

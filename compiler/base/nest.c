@@ -6,7 +6,9 @@
 
 #include "compiler/base/check.h"
 
-static size_t loop_words(const struct rsc_nest *n) { return (size_t)(1 + n->width); }
+static size_t loop_words(const struct rsc_nest *n) {
+  return (size_t)(1 + n->width);
+}
 
 struct rsc_nest rsc_nest_point(struct rsc_arena *arena, int32_t width) {
   struct rsc_nest n = {.width = width};
@@ -56,7 +58,9 @@ static int64_t extent_from(const struct rsc_nest *n, int32_t first, int f) {
   return e;
 }
 
-int64_t rsc_nest_extent(const struct rsc_nest *nest, int f) { return extent_from(nest, nest->frozen, f); }
+int64_t rsc_nest_extent(const struct rsc_nest *nest, int f) {
+  return extent_from(nest, nest->frozen, f);
+}
 
 static void remove_loop(struct rsc_nest *n, int32_t i) {
   memmove(rsc_nest_loop(n, i), rsc_nest_loop(n, i + 1),
@@ -203,8 +207,12 @@ int64_t rsc_nest_freeze(struct rsc_nest *n, int f, int64_t block, int32_t *first
 
 /* ---- clip ---- */
 
-static int64_t clamp(int64_t v, int64_t lo, int64_t hi) { return v < lo ? lo : v > hi ? hi : v; }
-static int64_t floor_ceil(int64_t a, int64_t b) { return -rsc_floordiv(-a, b); }
+static int64_t clamp(int64_t v, int64_t lo, int64_t hi) {
+  return v < lo ? lo : v > hi ? hi : v;
+}
+static int64_t floor_ceil(int64_t a, int64_t b) {
+  return -rsc_floordiv(-a, b);
+}
 
 void rsc_nest_clip(struct rsc_arena *arena, const struct rsc_nest *n, int f, int64_t lo, int64_t hi,
                    struct rsc_nests *in, struct rsc_nests *out) {

@@ -39,8 +39,12 @@ struct rsc_nests {
 static inline int64_t *rsc_nest_loop(const struct rsc_nest *n, int32_t i) {
   return n->loops + (int64_t)i * (1 + n->width);
 }
-static inline int64_t rsc_nest_count(const struct rsc_nest *n, int32_t i) { return rsc_nest_loop(n, i)[0]; }
-static inline int64_t rsc_nest_step(const struct rsc_nest *n, int32_t i, int f) { return rsc_nest_loop(n, i)[1 + f]; }
+static inline int64_t rsc_nest_count(const struct rsc_nest *n, int32_t i) {
+  return rsc_nest_loop(n, i)[0];
+}
+static inline int64_t rsc_nest_step(const struct rsc_nest *n, int32_t i, int f) {
+  return rsc_nest_loop(n, i)[1 + f];
+}
 
 /* A nest of no loops, base zero. */
 struct rsc_nest rsc_nest_point(struct rsc_arena *arena, int32_t width);
@@ -59,19 +63,18 @@ bool rsc_nest_equal(const struct rsc_nest *a, const struct rsc_nest *b);
 /* Splits a nest so that in each result every active loop either steps by a multiple of `block` in f or stays, with
  * all such loops together, inside one block. Results are appended. At most block / gcd(step, block) results per loop
  * that does not divide. */
-void rsc_nest_factor(struct rsc_arena *arena, const struct rsc_nest *nest, int f, int64_t block,
-                     struct rsc_nests *out);
+void rsc_nest_factor(struct rsc_arena *arena, const struct rsc_nest *nest, int f, int64_t block, struct rsc_nests *out);
 
-/* For a factored nest: freezes the loops that step by multiples of `block`, leaves base[f] in [0, block) and returns the
- * quotient that was taken out of it. *first_new is the index of the first loop frozen now. */
+/* For a factored nest: freezes the loops that step by multiples of `block`, leaves base[f] in [0, block) and returns
+ * the quotient that was taken out of it. *first_new is the index of the first loop frozen now. */
 int64_t rsc_nest_freeze(struct rsc_nest *nest, int f, int64_t block, int32_t *first_new);
 
 /* The points with lo <= f < hi go to `in`, the others to `out`; either may be NULL. */
 void rsc_nest_clip(struct rsc_arena *arena, const struct rsc_nest *nest, int f, int64_t lo, int64_t hi,
                    struct rsc_nests *in, struct rsc_nests *out);
 
-/* Splits `p` by the tensor elements of `q` (width >= 3: q's position is its RSC_F_POS): what both hold goes to `in`, with
- * functional `g` (< p's width) set to q's position; the rest goes to `out` with g zero. Results are normalised by
+/* Splits `p` by the tensor elements of `q` (width >= 3: q's position is its RSC_F_POS): what both hold goes to `in`,
+ * with functional `g` (< p's width) set to q's position; the rest goes to `out` with g zero. Results are normalised by
  * RSC_F_TENSOR. */
 void rsc_nest_split(struct rsc_arena *arena, const struct rsc_nest *p, const struct rsc_nest *q, int g,
                     struct rsc_nests *in, struct rsc_nests *out);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Bugs that tests seed into the compiler (reshardc --seed-bug N, not shown in --help) to prove that the verifier, `run`
- * and the oracle would catch the real thing. Zero is none. Those of route make slow plans, not wrong ones: tests/route must notice.
+ * and the oracle would catch the real thing. Zero is none. Those of route make slow plans, not wrong ones: tests/route
+ * must notice.
  */
 #ifndef RSC_BASE_SEED_H
 #define RSC_BASE_SEED_H

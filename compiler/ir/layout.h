@@ -116,8 +116,8 @@ struct rsc_buffer {
   int32_t mesh;
   const int64_t *pins; /* per axis of the mesh: the pinned coordinate, or -1 */
   const struct rsc_value *value;
-  struct rsc_span span;       /* of the buffer's name */
-  const char *loop_values;    /* "l = 3, e = 17", or "" outside loops; for messages */
+  struct rsc_span span;    /* of the buffer's name */
+  const char *loop_values; /* "l = 3, e = 17", or "" outside loops; for messages */
 };
 
 struct rsc_skip {

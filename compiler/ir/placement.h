@@ -79,7 +79,7 @@ struct rsc_family {
 
 struct rsc_class {
   int32_t mesh;
-  enum rsp_dtype dtype; /* of the buffer */
+  enum rsp_dtype dtype;    /* of the buffer */
   const int32_t *cut_axes; /* ascending */
   int32_t cut_axis_count;
   const int32_t *entry_of; /* by row-major index over the cut axes' coordinates */
@@ -92,7 +92,7 @@ struct rsc_class {
 };
 
 struct rsc_placed_buffer {
-  int32_t klass;         /* -1: refused */
+  int32_t klass; /* -1: refused */
   int32_t rankmap;
   const int32_t *slots; /* the class's slot_count tensor indices */
 };

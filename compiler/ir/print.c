@@ -22,8 +22,10 @@ static void print_entry(const struct rsc_entry *e, int32_t number, FILE *out) {
   fprintf(out, "]\n");
   for (size_t i = 0; i < e->pieces.len; i++) {
     const struct rsc_piece *p = &e->pieces.at[i];
-    if (p->slot >= 0) fprintf(out, "    slot %d ", p->slot);
-    else fprintf(out, "    %s ", p->slot == RSC_SLOT_PAD ? "pad" : "gap");
+    if (p->slot >= 0)
+      fprintf(out, "    slot %d ", p->slot);
+    else
+      fprintf(out, "    %s ", p->slot == RSC_SLOT_PAD ? "pad" : "gap");
     print_nest(&p->nest, out);
     fprintf(out, "\n");
   }
@@ -38,7 +40,8 @@ void rsc_placement_print(const struct rsc_placement *p, FILE *out) {
     for (int32_t e = 0; e < k->entry_count; e++) print_entry(&k->entries[e], e, out);
   }
   for (int64_t i = 0; i < p->layout->buffer_count; i++) {
-    fprintf(out, "buffer \"%s\" class %d map %d:", p->layout->buffers[i].name, p->buffers[i].klass, p->buffers[i].rankmap);
+    fprintf(out, "buffer \"%s\" class %d map %d:", p->layout->buffers[i].name, p->buffers[i].klass,
+            p->buffers[i].rankmap);
     for (int32_t s = 0; s < p->classes[p->buffers[i].klass].slot_count; s++)
       fprintf(out, " \"%s\"", p->layout->tensors[p->buffers[i].slots[s]].name);
     fprintf(out, "\n");
@@ -70,15 +73,16 @@ void rsc_flows_print(const struct rsc_flows *f, FILE *out) {
   for (int32_t g = 0; g < f->group_count; g++) {
     const struct rsc_group *k = &f->groups[g];
     fprintf(out, "group %d", g);
-    for (int32_t e = 0; e < k->wants + k->holds; e++) fprintf(out, " %s %d", e < k->wants ? "to" : "from", k->ranksets[e]);
+    for (int32_t e = 0; e < k->wants + k->holds; e++)
+      fprintf(out, " %s %d", e < k->wants ? "to" : "from", k->ranksets[e]);
     fprintf(out, " elems %" PRId64 " x %u %s\n", k->elems, k->wire_bytes, k->direct ? "direct" : "staged");
     for (size_t i = 0; i < k->descs.len; i++) print_desc(&k->descs.at[i], k, out);
   }
 }
 
 static void print_stream(const struct rsc_stream *s, FILE *out) {
-  fprintf(out, "stream %" PRId64 " -> %" PRId64 " %s #%d %" PRId64 " bytes", s->src, s->dst, s->direct ? "direct" : "staged",
-          s->tag, s->bytes);
+  fprintf(out, "stream %" PRId64 " -> %" PRId64 " %s #%d %" PRId64 " bytes", s->src, s->dst,
+          s->direct ? "direct" : "staged", s->tag, s->bytes);
   if (s->parent >= 0) fprintf(out, ", passing on stream %" PRId64, s->parent);
   fprintf(out, ":");
   for (size_t k = 0; k < s->parts.len; k++) {
@@ -101,7 +105,9 @@ void rsc_rounds_print(const struct rsc_routes *r, const struct rsc_rounds *round
   for (int64_t i = 0; i < r->stream_count; i++) {
     const struct rsc_timing *t = &rounds->timings[i];
     print_stream(&r->streams[i], out);
-    fprintf(out, " quantum %" PRId64 " rounds %" PRId64 " step %" PRId64 " staging %" PRId64 "/%" PRId64 "x%d -> %" PRId64 "/%" PRId64 "x%d\n",
+    fprintf(out,
+            " quantum %" PRId64 " rounds %" PRId64 " step %" PRId64 " staging %" PRId64 "/%" PRId64 "x%d -> %" PRId64
+            "/%" PRId64 "x%d\n",
             t->quantum, t->round0, t->step, t->at_src.off, t->at_src.stride, t->at_src.slots, t->at_dst.off,
             t->at_dst.stride, t->at_dst.slots);
   }

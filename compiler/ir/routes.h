@@ -25,23 +25,25 @@ struct rsc_parts {
   size_t len;
 };
 
-/* Everything that goes from one process to another by one way, in order of falling wire size. src == dst without a parent
- * is a local copy. A stream with a parent passes on, one round later, what the parent brought to src: same elements, same
- * order. */
+/* Everything that goes from one process to another by one way, in order of falling wire size. src == dst without a
+ * parent is a local copy. A stream with a parent passes on, one round later, what the parent brought to src: same
+ * elements, same order. */
 struct rsc_stream {
   int64_t src, dst; /* world ranks */
   bool direct;
-  int32_t tag;        /* tells streams of one (src, dst, direct) apart */
-  int64_t parent;     /* index of a stream, or -1 */
-  int32_t depth;      /* hops before this one */
-  int32_t tail;       /* most hops after the first in the whole tree */
-  int64_t root;       /* index of the tree's first stream */
+  int32_t tag;    /* tells streams of one (src, dst, direct) apart */
+  int64_t parent; /* index of a stream, or -1 */
+  int32_t depth;  /* hops before this one */
+  int32_t tail;   /* most hops after the first in the whole tree */
+  int64_t root;   /* index of the tree's first stream */
   struct rsc_parts parts;
   int64_t bytes; /* wire */
 };
 
 /* What a process copies to itself. */
-static inline bool rsc_is_copy(const struct rsc_stream *s) { return s->src == s->dst && s->parent < 0; }
+static inline bool rsc_is_copy(const struct rsc_stream *s) {
+  return s->src == s->dst && s->parent < 0;
+}
 
 enum rsc_link { RSC_LINK_LOCAL, RSC_LINK_NVLINK, RSC_LINK_NETWORK };
 
@@ -57,7 +59,7 @@ struct rsc_routes {
 static inline enum rsc_link rsc_link_between(const struct rsc_cluster *c, int64_t a, int64_t b) {
   if (a == b) return RSC_LINK_LOCAL;
   return c->hosts[c->processes[a].host].domain == c->hosts[c->processes[b].host].domain ? RSC_LINK_NVLINK
-                                                                                          : RSC_LINK_NETWORK;
+                                                                                        : RSC_LINK_NETWORK;
 }
 
 #ifdef __cplusplus

@@ -92,7 +92,8 @@ static void find_lack(struct cover *c, const struct rsc_paired_tensor *t, enum r
     const struct rsc_family *family = family_of(c, side, t->by_side[side].at[m]);
     for (int32_t o = 0; o < family->count; o++) {
       bool seen = false;
-      for (int32_t before = 0; before < o && family->shared; before++) seen |= family->shapes[before] == family->shapes[o];
+      for (int32_t before = 0; before < o && family->shared; before++)
+        seen |= family->shapes[before] == family->shapes[o];
       if (seen) continue;
       const struct rsc_shape *shape = shape_of(c, side, family->shapes[o]);
       struct rsc_arena *temp = rsc_arena_new();
@@ -154,9 +155,13 @@ static const char *element_text(struct cover *c, const struct rsc_tensor *t, int
   return rsc_arena_strdup(c->scratch, text, (size_t)at);
 }
 
-static struct rsc_span span_of(const struct cover *c, struct rsc_mention m) { return rsc_buffer_of(c->pairs, m.gid)->span; }
+static struct rsc_span span_of(const struct cover *c, struct rsc_mention m) {
+  return rsc_buffer_of(c->pairs, m.gid)->span;
+}
 
-static const char *buffer_name(const struct cover *c, struct rsc_mention m) { return rsc_buffer_of(c->pairs, m.gid)->name; }
+static const char *buffer_name(const struct cover *c, struct rsc_mention m) {
+  return rsc_buffer_of(c->pairs, m.gid)->name;
+}
 
 /* Says which tensor, of the other side alone, may be meant: one that looks the same, or the nearest name. */
 static void note_lookalike(struct cover *c, const struct rsc_paired_tensor *t, enum rsc_side other) {
@@ -186,17 +191,18 @@ static const struct {
   const char *has, *who_has_not, *other_has, *to_excuse, *where;
 } lack_words[] = {
     [RSC_TRAIN] = {RSC_NOT_WANTED, "supplies", "no inference buffer wants", "wanted", "drop it", "inference"},
-    [RSC_INFER] = {RSC_NOT_SUPPLIED, "wants", "no training buffer supplies", "supplied", "leave these bytes as they are",
-                   "training"},
+    [RSC_INFER] = {RSC_NOT_SUPPLIED, "wants", "no training buffer supplies", "supplied",
+                   "leave these bytes as they are", "training"},
 };
 
-static void report_lack(struct cover *c, const struct rsc_paired_tensor *t, enum rsc_side side, const struct lack *lack) {
+static void report_lack(struct cover *c, const struct rsc_paired_tensor *t, enum rsc_side side,
+                        const struct lack *lack) {
   enum rsc_side other = side == RSC_TRAIN ? RSC_INFER : RSC_TRAIN;
   struct rsc_mention m = t->by_side[side].at[lack->mention];
   const char *has = lack_words[side].has, *who_has_not = lack_words[side].who_has_not;
   if (t->by_side[other].count == 0) {
-    rsc_error(c->diag, lack_words[side].code, span_of(c, m), "buffer '%s' %s tensor '%s', which %s", buffer_name(c, m), has,
-              t->tensor->name, who_has_not);
+    rsc_error(c->diag, lack_words[side].code, span_of(c, m), "buffer '%s' %s tensor '%s', which %s", buffer_name(c, m),
+              has, t->tensor->name, who_has_not);
     note_lookalike(c, t, other);
   } else {
     rsc_error(c->diag, lack_words[side].code, span_of(c, m),
@@ -205,8 +211,8 @@ static void report_lack(struct cover *c, const struct rsc_paired_tensor *t, enum
               element_text(c, t->tensor, lack->first));
     rsc_note(c->diag, span_of(c, t->by_side[other].at[0]), "what is %s of it stands here", lack_words[side].other_has);
   }
-  rsc_note(c->diag, (struct rsc_span){.file = -1}, "to %s, write  skip \"%s\";  in the %s layout", lack_words[side].to_excuse,
-           t->tensor->name, lack_words[side].where);
+  rsc_note(c->diag, (struct rsc_span){.file = -1}, "to %s, write  skip \"%s\";  in the %s layout",
+           lack_words[side].to_excuse, t->tensor->name, lack_words[side].where);
 }
 
 static void report_twice(struct cover *c, const struct rsc_paired_tensor *t, const struct lack *lack) {
@@ -216,7 +222,8 @@ static void report_twice(struct cover *c, const struct rsc_paired_tensor *t, con
             " element%s that buffer '%s' supplies too; the first is %s%s",
             t->tensor->name, buffer_name(c, b), lack->elems, rsp_plural((uint64_t)lack->elems), buffer_name(c, a),
             t->tensor->name, element_text(c, t->tensor, lack->first));
-  rsc_note(c->diag, span_of(c, a), "the other place is here; if both hold the same values, write  replica  before one of them");
+  rsc_note(c->diag, span_of(c, a),
+           "the other place is here; if both hold the same values, write  replica  before one of them");
 }
 
 static struct coverage find_coverage(struct cover *c, const struct rsc_paired_tensor *t) {

@@ -42,7 +42,9 @@ static XXH128_hash_t take_hash(struct hasher *h) {
   return hash;
 }
 
-static void close_hasher(struct hasher *h) { XXH3_freeState(h->state); }
+static void close_hasher(struct hasher *h) {
+  XXH3_freeState(h->state);
+}
 
 static void put_hash(struct hasher *h, const XXH128_canonical_t *hash) {
   if (sizeof h->bytes - h->used < sizeof *hash) flush(h);
@@ -149,8 +151,8 @@ void rsc_side_digest(const struct rsc_pairs *pairs, enum rsc_side side, uint8_t 
 void rsc_cluster_digest(const struct rsc_cluster *c, uint8_t digest[16]) {
   struct hasher hasher, *state = &hasher;
   open_hasher(state);
-  const double rates[6] = {c->links.nvlink_bandwidth,  c->links.nvlink_latency,   c->links.network_bandwidth,
-                           c->links.network_latency, c->links.memory_bandwidth, c->links.issue_seconds};
+  const double rates[6] = {c->links.nvlink_bandwidth, c->links.nvlink_latency,   c->links.network_bandwidth,
+                           c->links.network_latency,  c->links.memory_bandwidth, c->links.issue_seconds};
   put(state, rates, sizeof rates);
   for (int64_t i = 0; i < c->host_count; i++) {
     put_text(state, c->hosts[i].name);

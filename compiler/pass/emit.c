@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In: what all passes decided, and lower for the slices. Out: the plan's bytes, given away as they are made. The global sections written here are the
- * specification: what every element of every buffer means, class by class.
+ * In: what all passes decided, and lower for the slices. Out: the plan's bytes, given away as they are made. The global
+ * sections written here are the specification: what every element of every buffer means, class by class.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -112,9 +112,9 @@ static void emit_piece(struct emitter *e, const struct rsc_class *c, const struc
   }
   *RSC_PUSH(e->arena, &e->pieces) = out;
   for (int32_t i = 0; i < n->loop_count; i++)
-    *RSC_PUSH(e->arena, &e->ploops) = (struct rsp_ploop){(uint64_t)rsc_nest_count(n, i),
-                                                         (uint64_t)rsc_nest_step(n, i, RSC_F_TENSOR),
-                                                         (uint64_t)rsc_nest_step(n, i, RSC_F_POS)};
+    *RSC_PUSH(e->arena, &e->ploops) =
+        (struct rsp_ploop){(uint64_t)rsc_nest_count(n, i), (uint64_t)rsc_nest_step(n, i, RSC_F_TENSOR),
+                           (uint64_t)rsc_nest_step(n, i, RSC_F_POS)};
 }
 
 static void emit_class(struct emitter *e, const struct rsc_class *c) {

@@ -41,8 +41,7 @@ static bool fold_pass(struct rsc_arena *arena, struct rsc_folds *list, int32_t w
              steps_by(&list->at[end - 1], &list->at[end], delta, words))
         end++;
     }
-    *RSC_PUSH(arena, &out) =
-        end - i == 1 ? list->at[i] : wrap(arena, &list->at[i], (int64_t)(end - i), delta, words);
+    *RSC_PUSH(arena, &out) = end - i == 1 ? list->at[i] : wrap(arena, &list->at[i], (int64_t)(end - i), delta, words);
     i = end;
   }
   bool shorter = out.len < list->len;

@@ -130,7 +130,9 @@ static int32_t group_of(struct intersector *x, const struct rsc_paired_tensor *t
   return id;
 }
 
-static bool moves_bits(struct rsc_end end, enum rsp_dtype wire) { return end.dtype == wire && end.op == RSP_OP_COPY; }
+static bool moves_bits(struct rsc_end end, enum rsp_dtype wire) {
+  return end.dtype == wire && end.op == RSP_OP_COPY;
+}
 
 static void key_class(struct intersector *x, struct rsc_mention m) {
   rsc_key_int(x->scratch, &x->key, rsc_placed(x->pairs, m.gid)->klass);
@@ -256,8 +258,7 @@ static void finish_group(struct intersector *x, struct open_group *open, struct 
     struct bucket *b = &x->buckets.at[open->buckets.at[i]];
     int64_t count = (int64_t)b->items.len / b->words;
     struct rsc_folds folds = rsc_fold_items(x->scratch, b->items.at, count, b->words);
-    for (size_t k = 0; k < folds.len; k++)
-      *RSC_PUSH(x->arena, &out->descs) = describe(x, b, &folds.at[k]);
+    for (size_t k = 0; k < folds.len; k++) *RSC_PUSH(x->arena, &out->descs) = describe(x, b, &folds.at[k]);
     out->elems += b->template->elems * count;
     out->flows += count;
     if (b->template->run < out->min_run) out->min_run = b->template->run;

@@ -2,9 +2,9 @@
  *
  * intersect: struct rsc_pairs -> struct rsc_flows.
  *
- * Two steps. overlap.c finds, once per combination of families, the *templates*: sets of elements that the same inference
- * parts want and the same training parts hold. intersect.c stamps them out for every tensor by arithmetic, sorts the stamps
- * into groups, and fold.c turns runs of stamps into loops.
+ * Two steps. overlap.c finds, once per combination of families, the *templates*: sets of elements that the same
+ * inference parts want and the same training parts hold. intersect.c stamps them out for every tensor by arithmetic,
+ * sorts the stamps into groups, and fold.c turns runs of stamps into loops.
  */
 #ifndef RSC_PASS_INTERSECT_H
 #define RSC_PASS_INTERSECT_H
@@ -21,15 +21,16 @@ void rsc_flows_print(const struct rsc_flows *flows, FILE *out);
 
 /* ---- overlap.c ---- */
 
-/* A part that meets a template: an occurrence of a mention of the tensor, on the side that `wants` or the one that holds. */
+/* A part that meets a template: an occurrence of a mention of the tensor, on the side that `wants` or the one that
+ * holds. */
 struct rsc_meeting {
   bool wants;
   int32_t mention, occurrence;
 };
 
-/* Elements that all of `ends` hold or want: a nest of width 2 + end_count, with end k's position in RSC_F_POS + k, relative
- * to the occurrence's base. Wanting ends come first. Loops fall by the first end's position; if the last loop steps by one at
- * every end it is the run. */
+/* Elements that all of `ends` hold or want: a nest of width 2 + end_count, with end k's position in RSC_F_POS + k,
+ * relative to the occurrence's base. Wanting ends come first. Loops fall by the first end's position; if the last loop
+ * steps by one at every end it is the run. */
 struct rsc_template {
   int32_t wants, holds;
   const struct rsc_meeting *ends;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In: what all passes decided. Out: for one world rank after the other, the tables of its slice. Both ends of a stream get the same parts
- * and bodies of the same shape; only buffers, offsets, steps and conversions are each end's own.
+ * In: what all passes decided. Out: for one world rank after the other, the tables of its slice. Both ends of a stream
+ * get the same parts and bodies of the same shape; only buffers, offsets, steps and conversions are each end's own.
  */
 #include "compiler/pass/lower.h"
 
@@ -178,7 +178,8 @@ static uint32_t file_of(struct rsc_programs *l, struct holdings *s, struct rsc_k
   return (uint32_t)id;
 }
 
-static void add_zeros(struct rsc_programs *l, struct holdings *s, uint32_t gid, const struct rsc_entry *entry, uint64_t size) {
+static void add_zeros(struct rsc_programs *l, struct holdings *s, uint32_t gid, const struct rsc_entry *entry,
+                      uint64_t size) {
   for (size_t i = 0; i < entry->pieces.len; i++) {
     const struct rsc_piece *piece = &entry->pieces.at[i];
     if (piece->slot != RSC_SLOT_PAD) continue;
@@ -190,8 +191,8 @@ static void add_zeros(struct rsc_programs *l, struct holdings *s, uint32_t gid, 
         (struct rsp_zero){gid, (uint32_t)loops, s->zloops.len, (uint64_t)n->base[RSC_F_POS] * size,
                           (run ? (uint64_t)rsc_nest_count(n, loops) : 1) * size};
     for (int32_t k = 0; k < loops; k++)
-      *RSC_PUSH(l->own, &s->zloops) = (struct rsp_zloop){(uint64_t)rsc_nest_count(n, k),
-                                                           (uint64_t)rsc_nest_step(n, k, RSC_F_POS) * size};
+      *RSC_PUSH(l->own, &s->zloops) =
+          (struct rsp_zloop){(uint64_t)rsc_nest_count(n, k), (uint64_t)rsc_nest_step(n, k, RSC_F_POS) * size};
   }
 }
 
@@ -230,12 +231,18 @@ int32_t rsc_lower_held(struct rsc_programs *l, int64_t rank, struct rsp_slice_ta
   rsc_arena_reset(l->own);
   add_buffers(l, &h, rank);
   *tables = (struct rsp_slice_tables){
-      .names = h.names.at, .names_bytes = h.names.len,
-      .files = h.files.at, .file_count = h.files.len,
-      .buffers = h.buffers.at, .buffer_count = h.buffers.len,
-      .dims = h.dims.at, .dim_count = h.dims.len,
-      .zeros = h.zeros.at, .zero_count = h.zeros.len,
-      .zloops = h.zloops.at, .zloop_count = h.zloops.len,
+      .names = h.names.at,
+      .names_bytes = h.names.len,
+      .files = h.files.at,
+      .file_count = h.files.len,
+      .buffers = h.buffers.at,
+      .buffer_count = h.buffers.len,
+      .dims = h.dims.at,
+      .dim_count = h.dims.len,
+      .zeros = h.zeros.at,
+      .zero_count = h.zeros.len,
+      .zloops = h.zloops.at,
+      .zloop_count = h.zloops.len,
   };
   return id;
 }
@@ -243,7 +250,8 @@ int32_t rsc_lower_held(struct rsc_programs *l, int64_t rank, struct rsp_slice_ta
 /* ---- bodies ---- */
 
 /* The shape of a descriptor at one end, made if the slice has none like it. */
-static uint32_t shape_of(struct rsc_programs *l, struct slice *s, const struct rsc_flow_desc *d, int32_t words, int32_t end) {
+static uint32_t shape_of(struct rsc_programs *l, struct slice *s, const struct rsc_flow_desc *d, int32_t words,
+                         int32_t end) {
   s->shape.len = 0;
   int64_t head[4] = {(int64_t)d->ends[end].dtype * 256 + (int64_t)d->wire, d->ends[end].op, d->run, 0};
   memcpy(&head[3], &d->ends[end].constant, sizeof d->ends[end].constant);
@@ -257,12 +265,12 @@ static uint32_t shape_of(struct rsc_programs *l, struct slice *s, const struct r
   int32_t id = rsc_keys_id(s->shape_keys, s->shape.at, s->shape.len, &fresh);
   if (!fresh) return (uint32_t)id;
   *RSC_PUSH(l->own, &s->shapes) = (struct rsp_shape){.buf_dtype = d->ends[end].dtype,
-                                                       .wire_dtype = d->wire,
-                                                       .op = d->ends[end].op,
-                                                       .constant = d->ends[end].constant,
-                                                       .run = (uint64_t)d->run,
-                                                       .loops = s->loops.len,
-                                                       .loop_count = (uint32_t)d->loop_count};
+                                                     .wire_dtype = d->wire,
+                                                     .op = d->ends[end].op,
+                                                     .constant = d->ends[end].constant,
+                                                     .run = (uint64_t)d->run,
+                                                     .loops = s->loops.len,
+                                                     .loop_count = (uint32_t)d->loop_count};
   for (int32_t i = 0; i < d->loop_count; i++) {
     const int64_t *loop = d->loops + i * (1 + words);
     *RSC_PUSH(l->own, &s->loops) = (struct rsp_loop){(uint64_t)loop[0], loop[1 + 2 * end], loop[2 + 2 * end]};
@@ -270,7 +278,8 @@ static uint32_t shape_of(struct rsc_programs *l, struct slice *s, const struct r
   return (uint32_t)id;
 }
 
-static void add_desc(struct rsc_programs *l, struct slice *s, const struct rsc_group *g, const struct rsc_flow_desc *d, int32_t end) {
+static void add_desc(struct rsc_programs *l, struct slice *s, const struct rsc_group *g, const struct rsc_flow_desc *d,
+                     int32_t end) {
   uint32_t shape = shape_of(l, s, d, 2 * (g->wants + g->holds), end);
   *RSC_PUSH(l->own, &s->descs) =
       (struct rsp_desc){.shape = shape, .ref = (uint32_t)d->base[2 * end], .off = (uint64_t)d->base[2 * end + 1]};
@@ -282,8 +291,7 @@ static uint64_t body_of(struct rsc_programs *l, struct slice *s, int64_t rank, i
   if (l->stamp[number] == rank + 1) return (uint64_t)l->body_of[number];
   l->stamp[number] = rank + 1;
   l->body_of[number] = (int64_t)s->bodies.len;
-  *RSC_PUSH(l->own, &s->bodies) =
-      (struct rsp_body){s->descs.len, g->descs.len, (uint64_t)g->elems, g->wire_bytes, 0};
+  *RSC_PUSH(l->own, &s->bodies) = (struct rsp_body){s->descs.len, g->descs.len, (uint64_t)g->elems, g->wire_bytes, 0};
   for (size_t i = 0; i < g->descs.len; i++) add_desc(l, s, g, &g->descs.at[i], end);
   return (uint64_t)l->body_of[number];
 }
@@ -295,22 +303,21 @@ static void add_stream(struct rsc_programs *l, struct slice *s, int64_t rank, in
   const struct rsc_timing *t = &l->d->rounds->timings[index];
   const struct rsc_staging *staging = at_dst ? &t->at_dst : &t->at_src;
   bool self = rsc_is_copy(st), relays = st->parent >= 0 && !at_dst;
-  *RSC_PUSH(l->own, &s->streams) =
-      (struct rsp_stream){.peer = (uint32_t)(at_dst ? st->src : st->dst),
-                          .dir = (uint32_t)(self ? (at_dst ? RSP_DIR_SELF_DST : RSP_DIR_SELF_SRC)
-                                                 : (at_dst ? RSP_DIR_IN : RSP_DIR_OUT)),
-                          .kind = st->direct ? RSP_KIND_DIRECT : RSP_KIND_STAGED,
-                          .tag = (uint32_t)st->tag,
-                          .relay = relays ? (uint32_t)l->incoming[st->parent] : RSP_NO_STREAM,
-                          .slots = (uint32_t)staging->slots,
-                          .parts = relays ? 0 : s->parts.len,
-                          .part_count = relays ? 0 : st->parts.len,
-                          .bytes = (uint64_t)st->bytes,
-                          .quantum = (uint64_t)t->quantum,
-                          .round0 = (uint32_t)t->round0,
-                          .step = (uint32_t)t->step,
-                          .stage_off = (uint64_t)staging->off,
-                          .slot_stride = (uint64_t)staging->stride};
+  *RSC_PUSH(l->own, &s->streams) = (struct rsp_stream){
+      .peer = (uint32_t)(at_dst ? st->src : st->dst),
+      .dir = (uint32_t)(self ? (at_dst ? RSP_DIR_SELF_DST : RSP_DIR_SELF_SRC) : (at_dst ? RSP_DIR_IN : RSP_DIR_OUT)),
+      .kind = st->direct ? RSP_KIND_DIRECT : RSP_KIND_STAGED,
+      .tag = (uint32_t)st->tag,
+      .relay = relays ? (uint32_t)l->incoming[st->parent] : RSP_NO_STREAM,
+      .slots = (uint32_t)staging->slots,
+      .parts = relays ? 0 : s->parts.len,
+      .part_count = relays ? 0 : st->parts.len,
+      .bytes = (uint64_t)st->bytes,
+      .quantum = (uint64_t)t->quantum,
+      .round0 = (uint32_t)t->round0,
+      .step = (uint32_t)t->step,
+      .stage_off = (uint64_t)staging->off,
+      .slot_stride = (uint64_t)staging->stride};
   for (size_t i = 0; i < st->parts.len && !relays; i++) {
     const struct rsc_part *part = &st->parts.at[i];
     uint64_t body = body_of(l, s, rank, part->group, at_dst ? part->dst_end : part->src_end);
@@ -329,7 +336,8 @@ static void add_streams(struct rsc_programs *l, struct slice *s, int64_t rank) {
   }
   for (int copies = 0; copies < 2; copies++)
     for (int64_t i = lo; i < hi; i++)
-      if (rsc_is_copy(&all[l->stream_of[i] / 2]) == copies) add_stream(l, s, rank, l->stream_of[i] / 2, l->stream_of[i] % 2);
+      if (rsc_is_copy(&all[l->stream_of[i] / 2]) == copies)
+        add_stream(l, s, rank, l->stream_of[i] / 2, l->stream_of[i] % 2);
 }
 
 /* ---- seeded bugs: see base/seed.h ---- */
@@ -350,7 +358,8 @@ static bool seed_stream(struct slice *s, uint64_t bug, struct rsp_stream *st) {
     if (st->dir != RSP_DIR_IN || st->bytes <= st->quantum) return false;
     st->quantum += 8;
     return true;
-  default: return false;
+  default:
+    return false;
   }
 }
 
@@ -403,12 +412,18 @@ void rsc_lower_rank(struct rsc_programs *l, int64_t rank, struct rsp_slice_table
       .infer_rank = process->infer_rank < 0 ? RSP_NO_RANK : (uint32_t)process->infer_rank,
       .rounds = (uint32_t)l->d->rounds->rounds,
       .staging = (uint64_t)l->d->rounds->staging[rank],
-      .bodies = s.bodies.at, .body_count = s.bodies.len,
-      .descs = s.descs.at, .desc_count = s.descs.len,
-      .shapes = s.shapes.at, .shape_count = s.shapes.len,
-      .loops = s.loops.at, .loop_count = s.loops.len,
-      .streams = s.streams.at, .stream_count = s.streams.len,
-      .parts = s.parts.at, .part_count = s.parts.len,
+      .bodies = s.bodies.at,
+      .body_count = s.bodies.len,
+      .descs = s.descs.at,
+      .desc_count = s.descs.len,
+      .shapes = s.shapes.at,
+      .shape_count = s.shapes.len,
+      .loops = s.loops.at,
+      .loop_count = s.loops.len,
+      .streams = s.streams.at,
+      .stream_count = s.streams.len,
+      .parts = s.parts.at,
+      .part_count = s.parts.len,
   };
 }
 

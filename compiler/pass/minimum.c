@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In: pairs and a cluster. Out: the network minimum. Tensors placed alike over the same ranks are counted once; for each
- * of these, NVLink domains that want and hold alike are counted once.
+ * In: pairs and a cluster. Out: the network minimum. Tensors placed alike over the same ranks are counted once; for
+ * each of these, NVLink domains that want and hold alike are counted once.
  */
 #include <string.h>
 
@@ -68,8 +68,7 @@ static int64_t count_missing(struct minimum *m, const struct shape_list *wanted,
     const struct rsc_shape *shape = &want[wanted->at[w]];
     struct rsc_arena *temp = rsc_arena_new();
     struct rsc_nests parts = {0}, rest = {0};
-    for (size_t i = 0; i < shape->nests.len; i++)
-      *RSC_PUSH(temp, &parts) = rsc_nest_copy(temp, &shape->nests.at[i], 4);
+    for (size_t i = 0; i < shape->nests.len; i++) *RSC_PUSH(temp, &parts) = rsc_nest_copy(temp, &shape->nests.at[i], 4);
     for (size_t k = 0; k < w && parts.len; k++) {
       const struct rsc_shape *before = &want[wanted->at[k]];
       if (before->t_max >= shape->t_min && before->t_min <= shape->t_max) subtract(m, temp, &parts, &rest, before);
@@ -85,7 +84,8 @@ static int64_t count_missing(struct minimum *m, const struct shape_list *wanted,
 }
 
 /* Adds each occurrence's shape to the lists of the domains where a rank holds it; equal shapes of one list once. */
-static void spread(struct minimum *m, const struct rsc_mentions *mentions, enum rsc_side side, struct shape_list *lists) {
+static void spread(struct minimum *m, const struct rsc_mentions *mentions, enum rsc_side side,
+                   struct shape_list *lists) {
   for (int32_t i = 0; i < mentions->count; i++) {
     const struct rsc_slot *slot = rsc_slot_of(m->pairs, mentions->at[i]);
     const struct rsc_rankmap *map = rsc_rankmap_of(m->pairs, mentions->at[i].gid);
@@ -164,8 +164,7 @@ int64_t rsc_network_minimum(const struct rsc_pairs *pairs, const struct rsc_clus
   for (int s = 0; s < 2; s++) {
     const struct rsc_placement *p = pairs->placement[s];
     m.of_set[s] = RSC_ARRAY(m.scratch, struct domains, p->rankset_count);
-    for (int32_t i = 0; i < p->rankset_count; i++)
-      m.of_set[s][i] = find_domains(&m, (enum rsc_side)s, &p->ranksets[i]);
+    for (int32_t i = 0; i < p->rankset_count; i++) m.of_set[s][i] = find_domains(&m, (enum rsc_side)s, &p->ranksets[i]);
   }
   struct rsc_keys *keys = rsc_keys_new(m.scratch);
   struct {

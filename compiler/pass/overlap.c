@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In: the families of the places of one tensor on both sides. Out: its elements, divided so that each piece is met by the
- * same parts throughout. Done once per combination of families, whatever the number of tensors, layers and experts.
+ * In: the families of the places of one tensor on both sides. Out: its elements, divided so that each piece is met by
+ * the same parts throughout. Done once per combination of families, whatever the number of tensors, layers and experts.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -93,8 +93,8 @@ static void add_rest(struct overlap *o, const struct rsc_nest *q, struct rsc_mee
     *RSC_PUSH(o->scratch, &o->fresh) = with_end(o, &none, rsc_nest_copy(o->scratch, &o->left.at[k], 3), end);
 }
 
-/* Brings one occurrence in. Settings of one place are disjoint unless it shares: then parts that the place has met already
- * need not be looked at again. */
+/* Brings one occurrence in. Settings of one place are disjoint unless it shares: then parts that the place has met
+ * already need not be looked at again. */
 static void add_occurrence(struct overlap *o, const struct rsc_shape *shape, struct rsc_meeting end, bool shared) {
   o->open.len = o->done.len = o->fresh.len = 0;
   for (size_t i = 0; i < o->parts.len; i++) {
@@ -152,7 +152,8 @@ static struct rsc_templates finish(struct rsc_arena *arena, struct parts *parts)
   return out;
 }
 
-struct rsc_templates rsc_overlap(struct rsc_arena *arena, const struct rsc_meeting_families *f, int64_t *intersections) {
+struct rsc_templates rsc_overlap(struct rsc_arena *arena, const struct rsc_meeting_families *f,
+                                 int64_t *intersections) {
   struct overlap o = {.scratch = rsc_arena_new(), .intersections = intersections};
   const enum rsc_side order[2] = {RSC_INFER, RSC_TRAIN};
   for (int s = 0; s < 2; s++)

@@ -14,7 +14,9 @@
 #include "compiler/base/names.h"
 #include "plans/words.h"
 
-static bool digit(char c) { return c >= '0' && c <= '9'; }
+static bool digit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 int rsc_natural_compare(const char *a, const char *b) {
   const char *x = a, *y = b;
@@ -131,8 +133,9 @@ static void merge_side(struct pairer *p, enum rsc_side side, const struct rsc_te
       rsc_error(p->diag, RSC_TENSOR_DISAGREES, t->span, "tensor '%s' is %s %s here, but %s %s on the training side",
                 t->name, rsp_dtype_word(t->dtype), dims_text(p->scratch, t), rsp_dtype_word(merged[id]->dtype),
                 dims_text(p->scratch, merged[id]));
-      rsc_note(p->diag, merged[id]->span, "the training side declares it here; where one side pads, write the real "
-                                          "extent on both and pad(_, n) in the view that is padded");
+      rsc_note(p->diag, merged[id]->span,
+               "the training side declares it here; where one side pads, write the real "
+               "extent on both and pad(_, n) in the view that is padded");
     }
   }
 }

@@ -8,8 +8,9 @@
 #include "compiler/base/diag.h"
 #include "compiler/ir/pairs.h"
 
-/* Joins the sides and reports: tensors that disagree, skips that match nothing, what is wanted and not supplied, supplied and
- * not wanted, supplied twice. Returns NULL if there was an error. `*intersections` counts the box operations. */
+/* Joins the sides and reports: tensors that disagree, skips that match nothing, what is wanted and not supplied,
+ * supplied and not wanted, supplied twice. Returns NULL if there was an error. `*intersections` counts the box
+ * operations. */
 const struct rsc_pairs *rsc_pair(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_placement *train,
                                  const struct rsc_placement *infer, int64_t *intersections);
 

@@ -99,8 +99,12 @@ static void walk_slots(struct placer *p, const struct rsc_value *v, struct above
   above.cuts += v->cut_count;
   for (int32_t i = 0; i < v->dim_count; i++) above.cuts += v->dims[i].cut_count;
   switch (v->kind) {
-  case RSC_VALUE_CAST: above.cast = true; break;
-  case RSC_VALUE_REPLICA: above.replica = true; break;
+  case RSC_VALUE_CAST:
+    above.cast = true;
+    break;
+  case RSC_VALUE_REPLICA:
+    above.replica = true;
+    break;
   case RSC_VALUE_NEG_EXP:
   case RSC_VALUE_ADD:
     if (above.op != RSP_OP_COPY && !above.twice) {
@@ -112,11 +116,15 @@ static void walk_slots(struct placer *p, const struct rsc_value *v, struct above
     above.constant = (float)v->constant;
     break;
   case RSC_VALUE_TENSOR:
-    *RSC_PUSH(p->arena, out) = (struct rsc_slot){
-        .op = above.op, .cast = above.cast, .replica = above.replica, .cuts = above.cuts, .constant = above.constant,
-        .span = v->span};
+    *RSC_PUSH(p->arena, out) = (struct rsc_slot){.op = above.op,
+                                                 .cast = above.cast,
+                                                 .replica = above.replica,
+                                                 .cuts = above.cuts,
+                                                 .constant = above.constant,
+                                                 .span = v->span};
     break;
-  default: break;
+  default:
+    break;
   }
   for (int64_t i = 0; i < v->child_count; i++) walk_slots(p, v->children[i], above, out, ok);
 }
@@ -126,15 +134,18 @@ static bool converts(enum rsp_dtype from, enum rsp_dtype to) {
   return from == to || (to_ok && rsp_dtype_is_float(from));
 }
 
-static bool op_dtype(enum rsp_dtype d) { return d == RSP_F16 || d == RSP_BF16 || d == RSP_F32; }
+static bool op_dtype(enum rsp_dtype d) {
+  return d == RSP_F16 || d == RSP_BF16 || d == RSP_F32;
+}
 
 /* The rules of dtypes for one mention; data flows buffer to tensor in training, tensor to buffer in inference. */
 static bool check_slot(struct placer *p, const struct rsc_buffer *b, enum rsp_dtype buffer, const struct rsc_slot *slot,
                        const struct rsc_tensor *t) {
   bool train = p->layout->side == RSC_TRAIN;
   if (slot->op != RSP_OP_COPY && !(op_dtype(buffer) && op_dtype(t->dtype))) {
-    rsc_error(p->diag, RSC_OP_DTYPE, slot->span, "neg_exp and add work on f16, bf16 and f32; tensor '%s' is %s, the buffer %s",
-              t->name, rsp_dtype_word(t->dtype), rsp_dtype_word(buffer));
+    rsc_error(p->diag, RSC_OP_DTYPE, slot->span,
+              "neg_exp and add work on f16, bf16 and f32; tensor '%s' is %s, the buffer %s", t->name,
+              rsp_dtype_word(t->dtype), rsp_dtype_word(buffer));
     return false;
   }
   if (slot->cast && b->dtype == RSP_DTYPE_NONE) {
@@ -144,8 +155,9 @@ static bool check_slot(struct placer *p, const struct rsc_buffer *b, enum rsp_dt
   }
   if (buffer == t->dtype) return true;
   if (!slot->cast) {
-    rsc_error(p->diag, RSC_DTYPE_DIFFERS, slot->span, "buffer '%s' is %s, but tensor '%s' is %s; write cast(...) to convert",
-              b->name, rsp_dtype_word(buffer), t->name, rsp_dtype_word(t->dtype));
+    rsc_error(p->diag, RSC_DTYPE_DIFFERS, slot->span,
+              "buffer '%s' is %s, but tensor '%s' is %s; write cast(...) to convert", b->name, rsp_dtype_word(buffer),
+              t->name, rsp_dtype_word(t->dtype));
     return false;
   }
   enum rsp_dtype from = train ? buffer : t->dtype, to = train ? t->dtype : buffer;
@@ -179,7 +191,8 @@ static void walk_cut_axes(const struct rsc_value *v, bool *axes, bool *shared) {
 }
 
 static int by_position(const void *a, const void *b) {
-  int64_t x = ((const struct rsc_piece *)a)->nest.base[RSC_F_POS], y = ((const struct rsc_piece *)b)->nest.base[RSC_F_POS];
+  int64_t x = ((const struct rsc_piece *)a)->nest.base[RSC_F_POS],
+          y = ((const struct rsc_piece *)b)->nest.base[RSC_F_POS];
   return x < y ? -1 : x > y;
 }
 
@@ -192,7 +205,8 @@ static void key_nest(struct placer *p, const struct rsc_nest *n, int64_t base) {
   }
 }
 
-static void describe_where(struct placer *p, const struct rsc_class *c, const int64_t *coords, char *text, size_t size) {
+static void describe_where(struct placer *p, const struct rsc_class *c, const int64_t *coords, char *text,
+                           size_t size) {
   const struct rsc_mesh *mesh = &p->layout->meshes[c->mesh];
   size_t at = 0;
   text[0] = 0;
@@ -222,8 +236,8 @@ static int32_t intern_entry(struct placer *p, struct rsc_keys *keys, struct rsc_
   e->elems = rsc_local_elems(local);
   RSC_RESERVE(p->arena, &e->pieces, local->pieces.len);
   for (size_t i = 0; i < local->pieces.len; i++)
-    e->pieces.at[e->pieces.len++] = (struct rsc_piece){rsc_nest_copy(p->arena, &local->pieces.at[i].nest, 3),
-                                                       local->pieces.at[i].slot};
+    e->pieces.at[e->pieces.len++] =
+        (struct rsc_piece){rsc_nest_copy(p->arena, &local->pieces.at[i].nest, 3), local->pieces.at[i].slot};
   return id;
 }
 
@@ -308,7 +322,8 @@ struct open_occurrences {
   RSC_VEC(struct open_occurrence);
 };
 
-static void add_occurrence(struct placer *p, struct open_occurrences *list, int32_t entry, int32_t shape, int64_t base) {
+static void add_occurrence(struct placer *p, struct open_occurrences *list, int32_t entry, int32_t shape,
+                           int64_t base) {
   struct open_occurrence *o = NULL;
   for (size_t i = list->len; i-- > 0 && !o;) /* copies stand in neighbouring entries: the search is short */
     if (list->at[i].shape == shape && list->at[i].base == base) o = &list->at[i];
@@ -336,7 +351,8 @@ static int32_t intern_entries(struct placer *p, struct entry_sets *sets, const i
   return id;
 }
 
-static void close_slot(struct placer *p, struct entry_sets *sets, struct rsc_slot *slot, const struct open_occurrences *list) {
+static void close_slot(struct placer *p, struct entry_sets *sets, struct rsc_slot *slot,
+                       const struct open_occurrences *list) {
   struct rsc_occurrence *kept = RSC_ARRAY(p->arena, struct rsc_occurrence, list->len);
   for (size_t i = 0; i < list->len; i++) {
     const struct open_occurrence *o = &list->at[i];
@@ -411,9 +427,7 @@ static int by_rank(const void *a, const void *b) {
 static int32_t intern_rankset(struct placer *p, const int64_t *ranks, int64_t count) {
   bool fresh;
   int32_t id = rsc_keys_id(p->rankset_keys, ranks, (size_t)count * sizeof *ranks, &fresh);
-  if (fresh)
-    *RSC_PUSH(p->arena, &p->ranksets) =
-        (struct rsc_rankset){rsc_keys_bytes(p->rankset_keys, id, NULL), count};
+  if (fresh) *RSC_PUSH(p->arena, &p->ranksets) = (struct rsc_rankset){rsc_keys_bytes(p->rankset_keys, id, NULL), count};
   return id;
 }
 
@@ -423,7 +437,8 @@ static int by_value(const void *a, const void *b) {
 }
 
 /* The ranks that hold an entry of each entry set of the class. */
-static const int32_t *make_ranksets(struct placer *p, const struct rsc_class *c, const struct held *held, int64_t count) {
+static const int32_t *make_ranksets(struct placer *p, const struct rsc_class *c, const struct held *held,
+                                    int64_t count) {
   int64_t *start = RSC_ARRAY(p->scratch, int64_t, c->entry_count + 2), *at = start + 1;
   int64_t *by_entry = RSC_ARRAY(p->scratch, int64_t, count), *some = RSC_ARRAY(p->scratch, int64_t, count);
   int32_t *sets = RSC_ARRAY(p->arena, int32_t, c->entry_set_count);
@@ -502,8 +517,7 @@ static struct rsc_placed_buffer place_buffer(struct placer *p, const struct rsc_
   return placed;
 }
 
-const struct rsc_placement *rsc_place(struct rsc_arena *arena, struct rsc_diag *diag,
-                                      const struct rsc_layout *layout) {
+const struct rsc_placement *rsc_place(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_layout *layout) {
   struct rsc_arena *scratch = rsc_arena_new();
   struct placer p = {.arena = arena, .scratch = scratch, .diag = diag, .layout = layout};
   p.class_keys = rsc_keys_new(scratch);

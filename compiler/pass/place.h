@@ -11,7 +11,6 @@
 
 /* Both sides intern their shapes and rank sets in tables of their own; errors go to diag, and the return value is
  * NULL if there was any. */
-const struct rsc_placement *rsc_place(struct rsc_arena *arena, struct rsc_diag *diag,
-                                      const struct rsc_layout *layout);
+const struct rsc_placement *rsc_place(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_layout *layout);
 
 #endif

@@ -18,10 +18,14 @@ static int64_t product_from(const struct rsc_local *v, int32_t k) {
   return n;
 }
 
-int64_t rsc_local_elems(const struct rsc_local *v) { return product_from(v, 0); }
+int64_t rsc_local_elems(const struct rsc_local *v) {
+  return product_from(v, 0);
+}
 
 /* Elements of one index of dimension k. */
-static int64_t inner_of(const struct rsc_local *v, int32_t k) { return product_from(v, k + 1); }
+static int64_t inner_of(const struct rsc_local *v, int32_t k) {
+  return product_from(v, k + 1);
+}
 
 static void push(struct rsc_arena *arena, struct rsc_local *out, struct rsc_nest nest, int32_t slot) {
   rsc_nest_normalize(&nest, RSC_F_POS);
@@ -112,8 +116,7 @@ void rsc_local_pad(struct rsc_arena *arena, const struct rsc_local *v, int32_t k
   rsc_local_cat(arena, parts, 2, k, out);
 }
 
-void rsc_local_permute(struct rsc_arena *arena, const struct rsc_local *v, const int64_t *perm,
-                       struct rsc_local *out) {
+void rsc_local_permute(struct rsc_arena *arena, const struct rsc_local *v, const int64_t *perm, struct rsc_local *out) {
   struct rsc_local in = *v, result = {.ndim = v->ndim};
   int64_t old_stride[RSC_MAX_DIMS], new_stride[RSC_MAX_DIMS]; /* both by old dimension */
   for (int32_t d = 0; d < in.ndim; d++) {

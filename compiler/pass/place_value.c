@@ -31,8 +31,8 @@ static bool checked_elems(struct rsc_place_context *cx, struct rsc_span span, co
   for (int32_t i = 0; i < ndim; i++) zero |= dims[i] == 0;
   for (int32_t i = 0; i < ndim && !zero; i++)
     if (rsc_mul(n, dims[i], &n) || n > INT64_MAX / 8) { /* bytes fit too */
-      rsc_error(cx->diag, RSC_OVERFLOW, span, "the shape %s%s has more than 2^60 elements",
-                shape_text(cx, dims, ndim), cx->where);
+      rsc_error(cx->diag, RSC_OVERFLOW, span, "the shape %s%s has more than 2^60 elements", shape_text(cx, dims, ndim),
+                cx->where);
       return false;
     }
   return true;
@@ -49,12 +49,14 @@ struct cut_parts {
   RSC_VEC(struct range);
 };
 
-static const char rules_text[] = "an uneven cut needs a rule: chunk (torch.chunk), balanced (numpy array_split), padded, "
-                                 "a table of sizes, cyclic, share or each";
+static const char rules_text[] =
+    "an uneven cut needs a rule: chunk (torch.chunk), balanced (numpy array_split), padded, "
+    "a table of sizes, cyclic, share or each";
 
 static bool uneven(struct rsc_place_context *cx, const struct rsc_cut *cut, const char *what, int64_t d, int64_t n) {
   rsc_error(cx->diag, RSC_CUT_UNEVEN, cut->span, "%s of %" PRId64 " cannot be cut evenly into %" PRId64 "%s%s", what, d,
-            n, cut->rule == RSC_CUT_EVEN ? " by axis '" : "", cut->rule == RSC_CUT_EVEN ? cx->mesh->axes[cut->axis].name : "");
+            n, cut->rule == RSC_CUT_EVEN ? " by axis '" : "",
+            cut->rule == RSC_CUT_EVEN ? cx->mesh->axes[cut->axis].name : "");
   return false;
 }
 
@@ -133,10 +135,14 @@ static bool cut_each(struct rsc_place_context *cx, const struct rsc_cut *cut, in
   return true;
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
 
 /* min(size * c, d), without the overflow. */
-static int64_t chunk_start(int64_t d, int64_t size, int64_t c) { return size && c <= d / size ? size * c : d; }
+static int64_t chunk_start(int64_t d, int64_t size, int64_t c) {
+  return size && c <= d / size ? size * c : d;
+}
 
 /* Which indices of an extent d coordinate c keeps. For CYCLIC all ranges are listed: used for stacks only. */
 static bool cut_parts(struct rsc_place_context *cx, const struct rsc_cut *cut, int64_t d, struct cut_parts *parts) {
@@ -161,7 +167,8 @@ static bool cut_parts(struct rsc_place_context *cx, const struct rsc_cut *cut, i
     size = d / n;
     add_range(cx, parts, size * c + least(c, d % n), size * (c + 1) + least(c + 1, d % n));
     return true;
-  case RSC_CUT_SIZES: return cut_sizes(cx, cut, d, n, c, parts);
+  case RSC_CUT_SIZES:
+    return cut_sizes(cx, cut, d, n, c, parts);
   case RSC_CUT_CYCLIC:
     for (int64_t lo = c * cut->arg; lo < d; lo += n * cut->arg) add_range(cx, parts, lo, least(lo + cut->arg, d));
     return true;
@@ -179,7 +186,8 @@ static bool cut_parts(struct rsc_place_context *cx, const struct rsc_cut *cut, i
     }
     add_range(cx, parts, parts->padded / n * c, parts->padded / n * (c + 1));
     return true;
-  case RSC_CUT_EACH: return cut_each(cx, cut, d, n, c, parts);
+  case RSC_CUT_EACH:
+    return cut_each(cx, cut, d, n, c, parts);
   }
   return false;
 }
@@ -237,10 +245,16 @@ static bool view_dims(struct rsc_place_context *cx, const struct rsc_value *valu
   int32_t open = -1;
   for (int32_t i = 0; i < written; i++) {
     const struct rsc_dim *d = &value->dims[i];
-    if (d->kind == RSC_DIM_SIZE) dims[i] = d->size;
-    else if (keep) dims[i] = v->dims[i];
-    else if (open >= 0) return view_mismatch(cx, value, v, "only one '_' can stand for what is left");
-    else { open = i; continue; }
+    if (d->kind == RSC_DIM_SIZE)
+      dims[i] = d->size;
+    else if (keep)
+      dims[i] = v->dims[i];
+    else if (open >= 0)
+      return view_mismatch(cx, value, v, "only one '_' can stand for what is left");
+    else {
+      open = i;
+      continue;
+    }
     if (rsc_mul(product, dims[i], &product)) return view_mismatch(cx, value, v, "the product exceeds 63 bits");
   }
   *count = written;
@@ -430,8 +444,10 @@ static bool place_stack(struct rsc_place_context *cx, const struct rsc_value *va
   memcpy(dims, shape.dims, sizeof dims);
   dims[0] = (int64_t)slots.len;
   if (!checked_elems(cx, value->span, dims, shape.ndim)) return false;
-  if (slots.len) rsc_local_cat(cx->arena, rows, (int64_t)slots.len, 0, out);
-  else rsc_local_slice(cx->arena, &shape, 0, 0, 0, out);
+  if (slots.len)
+    rsc_local_cat(cx->arena, rows, (int64_t)slots.len, 0, out);
+  else
+    rsc_local_slice(cx->arena, &shape, 0, 0, 0, out);
   return true;
 }
 
@@ -474,16 +490,23 @@ bool rsc_place_value(struct rsc_place_context *cx, const struct rsc_value *value
     tensor = &cx->layout->tensors[value->tensor];
     rsc_local_fill(cx->arena, (*mention)++, tensor->dims, tensor->ndim, out);
     return true;
-  case RSC_VALUE_VIEW: return place_view(cx, value, mention, out);
-  case RSC_VALUE_CAT: return place_cat(cx, value, mention, out);
-  case RSC_VALUE_STACK: return place_stack(cx, value, mention, out);
-  case RSC_VALUE_SLICE: return place_slice(cx, value, mention, out);
-  case RSC_VALUE_PERMUTE: return place_permute(cx, value, mention, out);
-  case RSC_VALUE_GAP: return place_gap(cx, value, out);
+  case RSC_VALUE_VIEW:
+    return place_view(cx, value, mention, out);
+  case RSC_VALUE_CAT:
+    return place_cat(cx, value, mention, out);
+  case RSC_VALUE_STACK:
+    return place_stack(cx, value, mention, out);
+  case RSC_VALUE_SLICE:
+    return place_slice(cx, value, mention, out);
+  case RSC_VALUE_PERMUTE:
+    return place_permute(cx, value, mention, out);
+  case RSC_VALUE_GAP:
+    return place_gap(cx, value, out);
   case RSC_VALUE_CAST:
   case RSC_VALUE_NEG_EXP:
   case RSC_VALUE_ADD:
-  case RSC_VALUE_REPLICA: return rsc_place_value(cx, value->children[0], mention, out);
+  case RSC_VALUE_REPLICA:
+    return rsc_place_value(cx, value->children[0], mention, out);
   }
   return false;
 }

@@ -41,8 +41,7 @@ void rsc_local_cat(struct rsc_arena *arena, const struct rsc_local *parts, int64
                    struct rsc_local *out);
 /* Extends dimension k to `to` with padding. */
 void rsc_local_pad(struct rsc_arena *arena, const struct rsc_local *v, int32_t k, int64_t to, struct rsc_local *out);
-void rsc_local_permute(struct rsc_arena *arena, const struct rsc_local *v, const int64_t *perm,
-                       struct rsc_local *out);
+void rsc_local_permute(struct rsc_arena *arena, const struct rsc_local *v, const int64_t *perm, struct rsc_local *out);
 /* One piece that fills the shape: a whole tensor (slot >= 0), padding or a gap. */
 void rsc_local_fill(struct rsc_arena *arena, int32_t slot, const int64_t *dims, int32_t ndim, struct rsc_local *out);
 /* The elements i of dimension k with i / block % of == which, in order (round robin). */

@@ -80,7 +80,8 @@ static bool eval_shape(struct rsc_resolver *r, const struct rsc_ast *list, struc
 static const int64_t *keep_dims(struct rsc_resolver *r, const struct rsc_tensor *tensor) {
   size_t bytes = (size_t)tensor->ndim * sizeof *tensor->dims;
   const struct rsc_tensor *before = r->tensors.len > 1 ? &r->tensors.at[r->tensors.len - 2] : NULL;
-  if (before && before->ndim == tensor->ndim && (!bytes || !memcmp(before->dims, tensor->dims, bytes))) return before->dims;
+  if (before && before->ndim == tensor->ndim && (!bytes || !memcmp(before->dims, tensor->dims, bytes)))
+    return before->dims;
   int64_t *dims = RSC_ARRAY(r->arena, int64_t, tensor->ndim);
   if (bytes) memcpy(dims, tensor->dims, bytes);
   return dims;
@@ -194,12 +195,12 @@ void rsc_run_buffer(struct rsc_resolver *r, const struct rsc_ast *s) {
   if (r->doubtful || !stands_once(r, name, span)) return;
   const struct rsc_site *site = &r->sites.at[r->site];
   *RSC_PUSH(r->own, &r->buffers) = (struct rsc_buffer){.name = name->text,
-                                                         .dtype = dtype,
-                                                         .mesh = site->mesh,
-                                                         .pins = site->pins,
-                                                         .value = value,
-                                                         .span = span,
-                                                         .loop_values = rsc_loop_text(r)};
+                                                       .dtype = dtype,
+                                                       .mesh = site->mesh,
+                                                       .pins = site->pins,
+                                                       .value = value,
+                                                       .span = span,
+                                                       .loop_values = rsc_loop_text(r)};
 }
 
 void rsc_run_skip(struct rsc_resolver *r, const struct rsc_ast *s) {

@@ -102,7 +102,8 @@ static bool other_side_has(struct rsc_resolver *r, const char *name) {
   bool trouble = false, has = false;
   if (!path) return false;
   struct rsc_arena *arena = rsc_arena_new();
-  struct rsc_resolver other = {.arena = arena, .values = arena, .own = arena, .options = r->options, .limits = r->limits, .site = -1};
+  struct rsc_resolver other = {
+      .arena = arena, .values = arena, .own = arena, .options = r->options, .limits = r->limits, .site = -1};
   other.sources = rsc_sources_new(arena);
   other.diag = rsc_diag_new(arena, other.sources, NULL, NULL);
   other.said = rsc_keys_new(arena);

@@ -16,9 +16,7 @@
 enum { CHUNK_LEAST = 64 << 20, ROUNDS_AIM = 400, PEER_TURNS_MAX = 1 << 20, APART_CELLS_MAX = 1 << 24 };
 
 /* Smallest shares and slot alignments, tried in this order. */
-static const struct {
-  int64_t quantum, align;
-} steps[] = {{65536, 128}, {4096, 128}, {256, 16}, {8, 8}};
+static const struct { int64_t quantum, align; } steps[] = {{65536, 128}, {4096, 128}, {256, 16}, {8, 8}};
 
 struct grains;
 
@@ -30,14 +28,16 @@ struct scheduler {
   const struct rsc_plan_limits *limits;
   struct grains *grains; /* per stream */
   int64_t min_quantum, align;
-  int64_t turns;  /* step of every stream between two processes; 1 or even */
+  int64_t turns;        /* step of every stream between two processes; 1 or even */
   const int64_t *apart; /* per stream: the turn of the tree that it is the root of; NULL: by formula */
-  int64_t rounds; /* a multiple of turns */
-  int64_t *need;  /* staging per rank: out then in, per turn: [world][turns][2] */
-  int64_t *ops;   /* [world][turns] */
+  int64_t rounds;       /* a multiple of turns */
+  int64_t *need;        /* staging per rank: out then in, per turn: [world][turns][2] */
+  int64_t *ops;         /* [world][turns] */
 };
 
-static int64_t round_up(int64_t v, int64_t to) { return rsc_ceildiv(v, to) * to; }
+static int64_t round_up(int64_t v, int64_t to) {
+  return rsc_ceildiv(v, to) * to;
+}
 
 /* The turn of a stream is its tree's, later by its depth. */
 static int64_t turn_of(const struct scheduler *s, const struct rsc_stream *st) {
@@ -168,8 +168,8 @@ static int64_t most_moved(const struct scheduler *s) {
   return most;
 }
 
-/* Large rounds have large messages, which cost less to issue; but filling and draining the pipeline takes a few rounds, so
- * there should be hundreds where there is much to move. What staging allows is found by the search. */
+/* Large rounds have large messages, which cost less to issue; but filling and draining the pipeline takes a few rounds,
+ * so there should be hundreds where there is much to move. What staging allows is found by the search. */
 static int64_t auto_chunk(const struct scheduler *s) {
   int64_t chunk = most_moved(s) / ROUNDS_AIM;
   if (chunk < CHUNK_LEAST) chunk = CHUNK_LEAST;
@@ -207,15 +207,17 @@ static bool search_rounds(struct scheduler *s, int64_t start, struct worst *w) {
   }
   while (lo < hi) {
     int64_t mid = lo + (hi - lo) / 2;
-    if (fits(s, mid * s->turns, w)) hi = mid;
-    else lo = mid + 1;
+    if (fits(s, mid * s->turns, w))
+      hi = mid;
+    else
+      lo = mid + 1;
   }
   s->rounds = hi * s->turns;
   return true;
 }
 
-/* The most turns that are tried. By formula two processes meet alone in one of twice their number; apart, even trees that
- * all had to wait for one another would have room in as many turns as there are streams. */
+/* The most turns that are tried. By formula two processes meet alone in one of twice their number; apart, even trees
+ * that all had to wait for one another would have room in as many turns as there are streams. */
 static int64_t most_turns(const struct scheduler *s) {
   int64_t world = s->cluster->world;
   if (s->limits->max_turns) return s->limits->max_turns < 2 * world ? s->limits->max_turns : 2 * world;
@@ -252,9 +254,10 @@ static bool check_peers(struct scheduler *s, struct rsc_diag *diag) {
   }
   for (int64_t r = 0; r < s->cluster->world && s->limits->max_peers; r++)
     if (peers[r] > s->limits->max_peers) {
-      if (diag) rsc_error(diag, RSC_PEERS_LIMIT, (struct rsc_span){.file = -1},
-                "rank %" PRId64 " has %" PRId64 " peers, --max-peers allows %" PRId64 "; raise the limit", r, peers[r],
-                s->limits->max_peers);
+      if (diag)
+        rsc_error(diag, RSC_PEERS_LIMIT, (struct rsc_span){.file = -1},
+                  "rank %" PRId64 " has %" PRId64 " peers, --max-peers allows %" PRId64 "; raise the limit", r,
+                  peers[r], s->limits->max_peers);
       return false;
     }
   return true;
@@ -282,7 +285,8 @@ static void place_streams(struct scheduler *s, struct rsc_arena *arena, struct r
     t->step = turns;
     t->round0 = turn_of(s, root) + turns * ((root->src * 7 + root->dst * 3) % room) + st->depth;
     if (rsc_is_copy(st) || st->direct) continue;
-    /* With step 1 a stream alternates between its slots in the two regions; with an even step all its rounds use one. */
+    /* With step 1 a stream alternates between its slots in the two regions; with an even step all its rounds use one.
+     */
     bool alternate = turns == 1 && active > 1;
     int64_t turn = t->round0 % turns;
     for (int in = st->parent < 0 ? 0 : 1; in < 2; in++) {
@@ -302,7 +306,8 @@ static void place_streams(struct scheduler *s, struct rsc_arena *arena, struct r
 const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_routes *routes,
                                       const struct rsc_flows *flows, const struct rsc_cluster *cluster,
                                       const struct rsc_plan_limits *limits, bool last) {
-  struct scheduler s = {.scratch = rsc_arena_new(), .routes = routes, .flows = flows, .cluster = cluster, .limits = limits};
+  struct scheduler s = {
+      .scratch = rsc_arena_new(), .routes = routes, .flows = flows, .cluster = cluster, .limits = limits};
   struct rsc_rounds *out = RSC_NEW(arena, struct rsc_rounds);
   int64_t chunk = limits->chunk ? limits->chunk : auto_chunk(&s);
   struct worst w = {0};
@@ -325,7 +330,8 @@ const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *
   if (ok && s.rounds > MOST_ROUNDS) {
     if (last)
       rsc_error(diag, RSC_ROUNDS_LIMIT, (struct rsc_span){.file = -1},
-                "%" PRId64 " rounds would be needed, and more than %d is not worth the wait; raise --staging or --chunk",
+                "%" PRId64
+                " rounds would be needed, and more than %d is not worth the wait; raise --staging or --chunk",
                 s.rounds, MOST_ROUNDS);
     ok = false;
   }

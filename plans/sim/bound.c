@@ -44,8 +44,8 @@ static bool binds(struct bounder *b, enum rsp_bound_term term, double seconds) {
 static void say(struct bounder *b, const char *verb, double bytes, const char *what, double rate) {
   char ranks[300], amount[32], per_second[32];
   rspm_ranks_text(b->plan, b->inside, ranks, sizeof ranks);
-  snprintf(b->out->words, sizeof b->out->words, "%s %s %s %s, at %s/s", ranks, verb,
-           rsp_bytes_text(bytes, amount), what, rsp_bytes_text(rate, per_second));
+  snprintf(b->out->words, sizeof b->out->words, "%s %s %s %s, at %s/s", ranks, verb, rsp_bytes_text(bytes, amount),
+           what, rsp_bytes_text(rate, per_second));
 }
 
 /* The domain for which bytes / rate is largest. */

@@ -137,8 +137,8 @@ uint32_t rspv_stretch_intern(struct rspv *v, const struct rspv_lattice *lattice)
 
 /* streams.c: matching, progress; provenance of every part through pair.c. */
 void rspv_streams(struct rspv *v);
-const struct rsp_stream *rspv_find_stream(const struct rsp_program *program, uint32_t dir, uint32_t peer,
-                                          uint32_t kind, uint32_t tag);
+const struct rsp_stream *rspv_find_stream(const struct rsp_program *program, uint32_t dir, uint32_t peer, uint32_t kind,
+                                          uint32_t tag);
 static inline uint32_t rspv_round_of(const struct rsp_stream *s, uint64_t byte) {
   return (uint32_t)(s->round0 + byte / s->quantum * s->step);
 }

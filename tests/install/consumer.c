@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program outside the tree, compiled as C and as C++: in, the path of a plan; out, its world, or what is wrong with it.
+// A program outside the tree, compiled as C and as C++: in, the path of a plan; out, its world, or what is wrong with
+// it.
 
 #include <reshard.h>
 #include <stdio.h>

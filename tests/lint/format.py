@@ -11,8 +11,6 @@ import sys
 
 import tree
 
-STRICT = False  # report only
-
 
 def main(root, tool=None, *_):
     version = subprocess.run([tool, "--version"], capture_output=True, text=True).stdout if tool else ""
@@ -23,9 +21,6 @@ def main(root, tool=None, *_):
     done = subprocess.run([tool, "--dry-run", *names], cwd=root, capture_output=True, text=True)
     places = collections.Counter(re.findall(r"^(\S+?):\d+:\d+: warning:", done.stderr, re.M))
     faults = [f"{name}: {count} places; clang-format -i {name}" for name, count in sorted(places.items())]
-    if not STRICT:
-        print("\n".join(faults))
-        faults = []
     tree.finish("format", faults)
 
 

@@ -67,7 +67,9 @@ static struct rsc_nest random_nest(struct rsc_arena *arena) {
   return n;
 }
 
-static void clear(int64_t *pos) { memset(pos, 0xff, SPACE * sizeof *pos); }
+static void clear(int64_t *pos) {
+  memset(pos, 0xff, SPACE * sizeof *pos);
+}
 
 static void expand_all(const struct rsc_nests *list, int f, int64_t *pos) {
   clear(pos);

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "plans/plan.h"
-#include "tests/plan/tiny.h"
 #include "tests/check.h"
+#include "tests/plan/tiny.h"
 
 static struct tiny tiny;
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "plans/plan.h"
-#include "tests/plan/tiny.h"
 #include "tests/check.h"
+#include "tests/plan/tiny.h"
 #include "tools/run_convert.h"
 #include "tools/run_pattern.h"
 #include "tools/run_walk.h"
