@@ -113,7 +113,7 @@ class Verdicts(unittest.TestCase):
             self.assertEqual(subprocess.run([RESHARD, "run", "-"], stdin=plan, capture_output=True).returncode, 0)
 
     def test_usage(self):
-        for args in (["--mode", "fast"], ["--backend", "mpi"], ["--repeat", "0"], ["--repeat", "x"], ["--nope"], ["again"],
+        for args in (["--mode", "fast"], ["--repeat", "0"], ["--repeat", "x"], ["--nope"], ["again"],
                      ["--delay-seed", "1"], ["--seed", "-1"]):
             code, out, err = run(*args)
             self.assertEqual((code, out), (2, ""), args)
