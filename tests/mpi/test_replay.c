@@ -66,18 +66,8 @@ static void made(uint64_t seed) {
   free(bytes);
 }
 
-static void tiny(void) {
-  struct tiny *t = malloc(sizeof *t);
-  CHECK(t, "memory");
-  for (int form = TINY_PLAIN; form <= TINY_AGAIN_DIRECT; form++) {
-    void *bytes;
-    size_t size;
-    tiny_init_form(t, (enum tiny_form)form);
-    CHECK(tiny_build(t, &bytes, &size), "tiny");
-    for (uint64_t seed = 0; seed < 4; seed++) one_plan(bytes, size, seed);
-    free(bytes);
-  }
-  free(t);
+static void tiny_one(const void *bytes, size_t size) {
+  for (uint64_t seed = 0; seed < 4; seed++) one_plan(bytes, size, seed);
 }
 
 /* One context many times; then as many contexts: what they take is given back. */
@@ -117,7 +107,7 @@ int main(int argc, char **argv) {
   ranks_init(&argc, &argv);
   uint64_t plans = argc > 1 ? strtoull(argv[1], NULL, 10) : 20, first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
   uint64_t cycles = argc > 3 ? strtoull(argv[3], NULL, 10) : 50;
-  if (ranks_count >= TINY_WORLD) tiny();
+  if (ranks_count >= TINY_WORLD) CHECK(tiny_each(tiny_one), "tiny");
   for (uint64_t seed = first; seed < first + plans; seed++) made(seed);
   if (ranks_count >= TINY_WORLD && cycles > 0) many(cycles);
   if (ranks_self == 0) printf("%llu plans on up to %d ranks\n", (unsigned long long)plans, ranks_count);

@@ -420,3 +420,18 @@ bool tiny_plan(void **bytes, size_t *size) {
   free(t);
   return good;
 }
+
+bool tiny_each(void (*use)(const void *bytes, size_t size)) {
+  struct tiny *t = malloc(sizeof *t);
+  bool good = t != NULL;
+  for (int form = TINY_PLAIN; good && form <= TINY_AGAIN_DIRECT; form++) {
+    void *bytes = NULL;
+    size_t size;
+    tiny_init_form(t, (enum tiny_form)form);
+    good = tiny_build(t, &bytes, &size);
+    if (good) use(bytes, size);
+    free(bytes);
+  }
+  free(t);
+  return good;
+}

@@ -86,6 +86,8 @@ void tiny_init(struct tiny *tiny);
 void tiny_init_form(struct tiny *tiny, enum tiny_form form);
 /* Builds the tables as they are now; the caller frees *bytes. */
 bool tiny_build(const struct tiny *tiny, void **bytes, size_t *size);
+/* Builds every form in turn and gives it to `use`; false, and an end, at the first that cannot be built. */
+bool tiny_each(void (*use)(const void *bytes, size_t size));
 /* tiny_init and tiny_build. */
 bool tiny_plan(void **bytes, size_t *size);
 

@@ -106,19 +106,9 @@ static void tied_weights(uint64_t seed) {
 #endif
 }
 
-static void tiny(void) {
-  struct tiny *t = malloc(sizeof *t);
-  CHECK(t, "memory");
-  for (int form = TINY_PLAIN; form <= TINY_AGAIN_DIRECT; form++) {
-    void *bytes;
-    size_t size;
-    tiny_init_form(t, (enum tiny_form)form);
-    CHECK(tiny_build(t, &bytes, &size), "tiny");
-    one_mode(bytes, size, RESHARD_FUSED, 0, 5, false);
-    for (uint64_t seed = 0; seed < 20; seed++) one_mode(bytes, size, RESHARD_STAGED, seed, 5, false);
-    free(bytes);
-  }
-  free(t);
+static void tiny_one(const void *bytes, size_t size) {
+  one_mode(bytes, size, RESHARD_FUSED, 0, 5, false);
+  for (uint64_t seed = 0; seed < 20; seed++) one_mode(bytes, size, RESHARD_STAGED, seed, 5, false);
 }
 
 /* Buffers of megabytes: copies are made in pieces, by any rank, past the caches. */
@@ -163,7 +153,7 @@ static void many(enum reshard_mode mode) {
 
 int main(int argc, char **argv) {
   uint64_t plans = argc > 1 ? strtoull(argv[1], NULL, 10) : 100, first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-  tiny();
+  CHECK(tiny_each(tiny_one), "tiny");
   for (uint64_t seed = first; seed < first + plans; seed++) one_plan(seed);
   for (uint64_t seed = first; seed < first + 5; seed++) large(seed);
   many(RESHARD_FUSED);
