@@ -9,11 +9,16 @@
 #include "compiler/pass/schedule.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #include "compiler/base/check.h"
 #include "compiler/pass/schedule_turns.h"
 
-enum { CHUNK_LEAST = 64 << 20, ROUNDS_AIM = 400, PEER_TURNS_MAX = 1 << 20, APART_CELLS_MAX = 1 << 24 };
+#define FILL_LEAST 0.3   /* rounds: what packing the first and unpacking the last round take */
+#define WAIT_SHARE 0.125 /* of the issuing of a round's messages: what is not in the shade of their bytes */
+#define SHARE_ISSUES 4   /* messages: while so many are issued the smallest share moves */
+#define ROUNDS_MOST 1000.0
+enum { PEER_TURNS_MAX = 1 << 20, APART_CELLS_MAX = 1 << 24 };
 
 /* Smallest shares and slot alignments, tried in this order. */
 static const struct { int64_t quantum, align; } steps[] = {{65536, 128}, {4096, 128}, {256, 16}, {8, 8}};
@@ -168,20 +173,29 @@ static int64_t most_moved(const struct scheduler *s) {
   return most;
 }
 
-/* Large rounds have large messages, which cost less to issue; but filling and draining the pipeline takes a few rounds,
- * so there should be hundreds where there is much to move. What staging allows is found by the search. */
-static int64_t auto_chunk(const struct scheduler *s) {
-  int64_t chunk = most_moved(s) / ROUNDS_AIM;
-  if (chunk < CHUNK_LEAST) chunk = CHUNK_LEAST;
-  if (chunk > s->limits->staging / 2) chunk = s->limits->staging / 2;
-  return chunk > 8 ? chunk : 8;
-}
-
 static int64_t longest_tail(const struct scheduler *s) {
   int64_t most = 0;
   for (int64_t i = 0; i < s->routes->stream_count; i++)
     if (s->routes->streams[i].tail > most) most = s->routes->streams[i].tail;
   return most;
+}
+
+/* Each round costs a latency and the issuing of its messages, which has the more ranks waiting for one another the more
+ * there are; and until the longest way is full, and empty again, some links wait for as long as about `fill` rounds
+ * take. So n rounds of what takes T seconds take T + fill * T / n + n * cost, which is least for n = sqrt(fill * T /
+ * cost). Of these some are for passing on. What staging allows is found by the search. */
+static int64_t auto_chunk(const struct scheduler *s) {
+  const struct rsc_links *links = &s->cluster->links;
+  struct rsc_busiest b = rsc_busiest_of(s->routes, s->cluster);
+  double cost = links->network_latency + links->issue_seconds * (1 + (double)b.streams * WAIT_SHARE);
+  double best = cost > 0 ? sqrt((FILL_LEAST + b.fill) * b.seconds / cost) : ROUNDS_MOST;
+  double tail = (double)longest_tail(s);
+  double rounds = best > 4 * tail ? best - 2 * tail : best / 2;
+  if (rounds > ROUNDS_MOST) rounds = ROUNDS_MOST;
+  int64_t chunk = rsc_ceildiv(most_moved(s), rounds > 1 ? (int64_t)rounds : 1);
+  if (chunk < steps[0].quantum) chunk = steps[0].quantum;
+  if (chunk > s->limits->staging / 2) chunk = s->limits->staging / 2;
+  return chunk > 8 ? chunk : 8;
 }
 
 static int64_t longest_stream(const struct scheduler *s) {
@@ -226,15 +240,25 @@ static int64_t most_turns(const struct scheduler *s) {
   return most < cap ? most : cap;
 }
 
+/* What the slowest NIC moves while some messages are issued: shares that take longer would make rounds uneven. */
+static int64_t least_share(const struct scheduler *s) {
+  double rate = rsc_nic_rate(s->cluster, 0);
+  for (int64_t r = 1; r < s->cluster->world; r++)
+    if (rsc_nic_rate(s->cluster, r) < rate) rate = rsc_nic_rate(s->cluster, r);
+  double bytes = rate * SHARE_ISSUES * s->cluster->links.issue_seconds;
+  return bytes >= 65536 ? 65536 : bytes <= 4096 ? 4096 : round_up((int64_t)bytes, 8);
+}
+
 static bool search(struct scheduler *s, int64_t chunk, struct worst *w) {
   int64_t rounds = rsc_ceildiv(most_moved(s), chunk), tail = longest_tail(s), most = most_turns(s);
+  int64_t share = least_share(s);
   for (s->turns = 1; s->turns <= most; s->turns *= 2) {
     s->apart = s->limits->apart
                    ? rsc_turns_apart(s->scratch, s->routes, s->cluster->world, s->turns, s->limits->max_ops)
                    : NULL;
     for (size_t g = 0; g < sizeof steps / sizeof *steps; g++) {
       if (steps[g].quantum > chunk && g + 1 < sizeof steps / sizeof *steps) continue;
-      s->min_quantum = steps[g].quantum;
+      s->min_quantum = steps[g].quantum < share ? steps[g].quantum : share;
       s->align = steps[g].align;
       if (search_rounds(s, round_up(rounds + tail, s->turns) + round_up(tail, s->turns), w)) return true;
       if (w->staging <= s->limits->staging) break; /* too many operations: smaller shares do not help */

@@ -28,6 +28,14 @@ const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *
                                       const struct rsc_flows *flows, const struct rsc_cluster *cluster,
                                       const struct rsc_plan_limits *limits, bool last);
 
+/* The busiest link's seconds, the most streams that one rank sends or receives, and in how many rounds after the first
+ * the longest way has brought something to its end; a hop over links that are idle half of the time counts half. */
+struct rsc_busiest {
+  double seconds, fill;
+  int64_t streams;
+};
+struct rsc_busiest rsc_busiest_of(const struct rsc_routes *routes, const struct rsc_cluster *cluster);
+
 /* About how long the rounds take: to choose by, not to tell. */
 double rsc_rounds_seconds(const struct rsc_routes *routes, const struct rsc_rounds *rounds,
                           const struct rsc_cluster *cluster);
