@@ -27,9 +27,17 @@ enum rsc_cut_rule {
   RSC_CUT_BALANCED, /* :balanced */
   RSC_CUT_SIZES,    /* :[3, 5, 4]          list = sizes */
   RSC_CUT_CYCLIC,   /* :cyclic, cyclic(b)  arg = b (1 by default) */
-  RSC_CUT_SHARE,    /* :share(k)           arg = k; :share([2,1]) list = group sizes, arg = 0 */
+  RSC_CUT_SHARE,    /* :share(k), :share([2,1])  shares = one */
   RSC_CUT_PADDED,   /* :padded(m)          arg = m (1 by default) */
-  RSC_CUT_EACH      /* :each(sizes, shares) list = section lengths; list2 = each section's share, NULL if none */
+  RSC_CUT_EACH      /* :each(sizes, shares) list = section lengths; shares = each section's, NULL if none */
+};
+
+/* Groups of consecutive coordinates that hold the same part: of k each or, where k is 0, of these many; they fill the
+ * axis. */
+struct rsc_share {
+  int64_t k;
+  const int64_t *groups;
+  int64_t group_count;
 };
 
 struct rsc_cut {
@@ -37,8 +45,10 @@ struct rsc_cut {
   int32_t axis; /* index into the axes of the buffer's mesh; resolve has reported axes that the mesh lacks,
                    that the `on` pins, or that cut before on the same way from the tensor */
   int64_t arg;
-  const int64_t *list, *list2;
-  int64_t list_len; /* of list, and of list2 where given */
+  const int64_t *list;
+  int64_t list_len;
+  const struct rsc_share *shares;
+  int64_t share_count;
   struct rsc_span span;
 };
 

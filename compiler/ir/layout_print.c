@@ -32,6 +32,13 @@ static void print_list(FILE *out, const int64_t *list, int64_t len) {
   fputc(']', out);
 }
 
+static void print_share(FILE *out, const struct rsc_share *share) {
+  if (share->k)
+    fprintf(out, "%" PRId64, share->k);
+  else
+    print_list(out, share->groups, share->group_count);
+}
+
 static void print_cut(const struct printer *p, const struct rsc_cut *cut) {
   FILE *out = p->out;
   fprintf(out, " @%s", p->mesh->axes[cut->axis].name);
@@ -56,18 +63,17 @@ static void print_cut(const struct printer *p, const struct rsc_cut *cut) {
     break;
   case RSC_CUT_SHARE:
     fputs(":share(", out);
-    if (cut->list)
-      print_list(out, cut->list, cut->list_len);
-    else
-      fprintf(out, "%" PRId64, cut->arg);
+    print_share(out, cut->shares);
     fputc(')', out);
     break;
   case RSC_CUT_EACH:
     fputs(":each(", out);
     print_list(out, cut->list, cut->list_len);
-    if (cut->list2) fputs(", ", out);
-    if (cut->list2) print_list(out, cut->list2, cut->list_len);
-    fputc(')', out);
+    for (int64_t i = 0; i < cut->share_count; i++) {
+      fputs(i ? ", " : ", [", out);
+      print_share(out, &cut->shares[i]);
+    }
+    fputs(cut->share_count ? "])" : ")", out);
     break;
   }
 }

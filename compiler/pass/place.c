@@ -61,7 +61,11 @@ static void key_cuts(struct placer *p, const struct rsc_cut *cuts, int32_t count
     int64_t head[3] = {cuts[i].rule, cuts[i].axis, cuts[i].arg};
     rsc_key_add(p->scratch, &p->key, head, sizeof head);
     key_list(p, cuts[i].list, cuts[i].list_len);
-    key_list(p, cuts[i].list2, cuts[i].list_len);
+    rsc_key_int(p->scratch, &p->key, cuts[i].share_count);
+    for (int64_t s = 0; s < cuts[i].share_count; s++) {
+      rsc_key_int(p->scratch, &p->key, cuts[i].shares[s].k);
+      key_list(p, cuts[i].shares[s].groups, cuts[i].shares[s].group_count);
+    }
   }
 }
 
@@ -180,7 +184,7 @@ static enum rsp_dtype buffer_dtype(const struct placer *p, const struct rsc_buff
 static void find_cut_axes(const struct rsc_cut *cuts, int32_t count, bool *axes, bool *shared) {
   for (int32_t i = 0; i < count; i++) {
     axes[cuts[i].axis] = true;
-    *shared |= cuts[i].rule == RSC_CUT_SHARE || (cuts[i].rule == RSC_CUT_EACH && cuts[i].list2);
+    *shared |= cuts[i].shares != NULL;
   }
 }
 

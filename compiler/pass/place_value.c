@@ -60,35 +60,13 @@ static bool uneven(struct rsc_place_context *cx, const struct rsc_cut *cut, cons
   return false;
 }
 
-/* Group `of` coordinates of which c is one: group index and count for share(k) or share([..]). */
-static bool share_group(struct rsc_place_context *cx, const struct rsc_cut *cut, int64_t k, int64_t n, int64_t c,
-                        int64_t *group, int64_t *groups) {
-  if (k <= 0 || n % k != 0) {
-    rsc_error(cx->diag, RSC_CUT_SIZES_SUM, cut->span,
-              "groups of %" PRId64 " do not fill axis '%s', which has %" PRId64 " coordinates", k,
-              cx->mesh->axes[cut->axis].name, n);
-    return false;
-  }
-  *groups = n / k;
-  *group = c / k;
-  return true;
-}
-
-static bool share_list(struct rsc_place_context *cx, const struct rsc_cut *cut, int64_t n, int64_t c, int64_t *group) {
-  int64_t at = 0;
-  bool found = false, bad = false;
-  for (int64_t i = 0; i < cut->list_len; i++) {
-    bad |= cut->list[i] <= 0 || rsc_add(at, cut->list[i], &at);
-    if (!found && c < at) {
-      *group = i;
-      found = true;
-    }
-  }
-  if (!bad && at == n) return true;
-  rsc_error(cx->diag, RSC_CUT_SIZES_SUM, cut->span,
-            "the groups of share add up to %" PRId64 ", but axis '%s' has %" PRId64 " coordinates", at,
-            cx->mesh->axes[cut->axis].name, n);
-  return false;
+/* Which of how many groups coordinate c of n is in; resolve has seen that they fill the axis. */
+static int64_t share_group(const struct rsc_share *share, int64_t n, int64_t c, int64_t *groups) {
+  int64_t k = share ? share->k : 1, group = 0;
+  *groups = k ? n / k : share->group_count;
+  if (k) return c / k;
+  for (int64_t end = share->groups[0]; c >= end; end += share->groups[group]) group++;
+  return group;
 }
 
 static void add_range(struct rsc_place_context *cx, struct cut_parts *parts, int64_t lo, int64_t hi) {
@@ -126,8 +104,7 @@ static bool cut_each(struct rsc_place_context *cx, const struct rsc_cut *cut, in
   }
   sum = 0;
   for (int64_t i = 0; i < cut->list_len; i++) {
-    int64_t group = 0, groups = 1, len = cut->list[i];
-    if (!share_group(cx, cut, cut->list2 ? cut->list2[i] : 1, n, c, &group, &groups)) return false;
+    int64_t groups, group = share_group(cut->shares ? &cut->shares[i] : NULL, n, c, &groups), len = cut->list[i];
     if (len % groups != 0) return uneven(cx, cut, "a section", len, groups);
     add_range(cx, parts, sum + len / groups * group, sum + len / groups * (group + 1));
     sum += len;
@@ -146,7 +123,7 @@ static int64_t chunk_start(int64_t d, int64_t size, int64_t c) {
 
 /* Which indices of an extent d coordinate c keeps. For CYCLIC all ranges are listed: used for stacks only. */
 static bool cut_parts(struct rsc_place_context *cx, const struct rsc_cut *cut, int64_t d, struct cut_parts *parts) {
-  int64_t n = cx->mesh->axes[cut->axis].size, c = cx->coords[cut->axis], group = 0, groups = 1, size;
+  int64_t n = cx->mesh->axes[cut->axis].size, c = cx->coords[cut->axis], group, groups, size;
   parts->padded = d;
   switch (cut->rule) {
   case RSC_CUT_EVEN:
@@ -173,9 +150,7 @@ static bool cut_parts(struct rsc_place_context *cx, const struct rsc_cut *cut, i
     for (int64_t lo = c * cut->arg; lo < d; lo += n * cut->arg) add_range(cx, parts, lo, least(lo + cut->arg, d));
     return true;
   case RSC_CUT_SHARE:
-    groups = cut->list_len;
-    if (cut->list ? !share_list(cx, cut, n, c, &group) : !share_group(cx, cut, cut->arg, n, c, &group, &groups))
-      return false;
+    group = share_group(cut->shares, n, c, &groups);
     if (d % groups != 0) return uneven(cx, cut, "a dimension", d, groups);
     add_range(cx, parts, d / groups * group, d / groups * (group + 1));
     return true;

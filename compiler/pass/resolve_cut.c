@@ -63,6 +63,12 @@ static const struct rsc_cut *find_below(const struct rsc_value *const *children,
   return NULL;
 }
 
+static bool cuts_tensors(const struct rsc_cutting *at) {
+  for (int64_t i = 0; i < at->child_count; i++)
+    if (rsc_knot_of(at->children[i])->tensors) return true;
+  return false;
+}
+
 static bool may_cut(struct rsc_resolver *r, const struct rsc_ast *name, int32_t axis, const struct rsc_cutting *at,
                     const struct rsc_cut *cuts, int32_t count) {
   const struct rsc_mesh *mesh = mesh_here(r);
@@ -71,6 +77,7 @@ static bool may_cut(struct rsc_resolver *r, const struct rsc_ast *name, int32_t 
     return rsc_fail(r, RSC_AXIS_PINNED, name->span,
                     "axis '%s' is pinned to %" PRId64 " by the 'on' around, so it cannot cut; drop the cut or the pin",
                     mesh->axes[axis].name, site->pins[axis]);
+  if (!cuts_tensors(at)) return true; /* a gap is on no way from a tensor */
   const struct rsc_cut *first = among(cuts, count, axis);
   if (!first) first = among_dims(at->dims, at->dim_count, axis);
   if (!first) first = find_below(at->children, at->child_count, axis);
@@ -100,9 +107,9 @@ static bool sizes(struct rsc_resolver *r, const struct rsc_ast *e, const char *w
 }
 
 static bool share_list(struct rsc_resolver *r, const struct rsc_ast *e, const struct rsc_axis *axis,
-                       struct rsc_cut *cut, const struct rsc_item *item) {
+                       const struct rsc_item *item, struct rsc_share *out) {
   int64_t *ints, total = 0;
-  if (!rsc_table_ints(r, item, e->span, "the argument of share", &ints)) return false;
+  if (!rsc_table_ints(r, item, e->span, "the groups of a share", &ints)) return false;
   for (size_t i = 0; i < item->len; i++) {
     if (ints[i] < 1 || ints[i] > axis->size - total)
       total = INT64_MAX / 2;
@@ -114,46 +121,63 @@ static bool share_list(struct rsc_resolver *r, const struct rsc_ast *e, const st
     return rsc_fail(r, RSC_CUT_RULE, e->span,
                     "these groups do not fill axis '%s' of %" PRId64 "; they are at least 1 each, and add up to it",
                     axis->name, axis->size);
-  cut->list = ints;
-  cut->list_len = (int64_t)item->len;
+  *out = (struct rsc_share){0, ints, (int64_t)item->len};
   return true;
 }
 
-static bool share_one(struct rsc_resolver *r, const struct rsc_ast *e, const struct rsc_axis *axis, int64_t k) {
-  if (k >= 1 && axis->size % k == 0) return true;
+static bool share_of(struct rsc_resolver *r, const struct rsc_ast *e, const struct rsc_axis *axis,
+                     const struct rsc_item *item, struct rsc_share *out) {
+  if (item->kind == RSC_TABLE) return share_list(r, e, axis, item, out);
+  if (item->kind != RSC_INT)
+    return rsc_fail(r, RSC_CUT_RULE, e->span, "share takes an integer or a table of integers, not %s",
+                    rsc_kind_text(item->kind));
+  *out = (struct rsc_share){item->u.number, NULL, 0};
+  if (out->k >= 1 && axis->size % out->k == 0) return true;
   return rsc_fail(r, RSC_CUT_RULE, e->span,
                   "groups of %" PRId64 " do not fill axis '%s' of %" PRId64
                   "; share(k) needs k to divide it, or give the groups: share([2, 1, ...])",
-                  k, axis->name, axis->size);
+                  out->k, axis->name, axis->size);
+}
+
+static struct rsc_share *new_shares(struct rsc_resolver *r, size_t count, struct rsc_cut *cut) {
+  struct rsc_share *shares = rsc_scratch(r, (count ? count : 1) * sizeof *shares);
+  cut->shares = shares;
+  cut->share_count = (int64_t)count;
+  return shares;
 }
 
 static bool share(struct rsc_resolver *r, const struct rsc_ast *e, const struct rsc_axis *axis, struct rsc_cut *cut) {
   struct rsc_item item;
-  if (!rsc_eval(r, e, &item)) return false;
   cut->rule = RSC_CUT_SHARE;
-  if (item.kind == RSC_TABLE) return share_list(r, e, axis, cut, &item);
-  if (item.kind != RSC_INT)
-    return rsc_fail(r, RSC_CUT_RULE, e->span, "share takes an integer or a table of integers, not %s",
+  if (!rsc_eval(r, e, &item)) return false;
+  struct rsc_share *out = new_shares(r, 1, cut);
+  return out && share_of(r, e, axis, &item, out);
+}
+
+/* The second argument of each: an entry for each section, each what `share` would take. */
+static bool shares_of_each(struct rsc_resolver *r, const struct rsc_ast *e, const struct rsc_axis *axis,
+                           struct rsc_cut *cut) {
+  struct rsc_item item;
+  if (!rsc_eval(r, e, &item)) return false;
+  if (item.kind != RSC_TABLE)
+    return rsc_fail(r, RSC_CUT_RULE, e->span, "the shares of each are a table, not %s; rules are " RULES,
                     rsc_kind_text(item.kind));
-  cut->arg = item.u.number;
-  return share_one(r, e, axis, cut->arg);
+  if ((int64_t)item.len != cut->list_len)
+    return rsc_fail(r, RSC_CUT_RULE, e->span, "%zu shares for %" PRId64 " sections", item.len, cut->list_len);
+  struct rsc_share *shares = new_shares(r, item.len, cut);
+  for (size_t i = 0; shares && i < item.len; i++)
+    if (!share_of(r, e, axis, &item.u.table[i], &shares[i])) return false;
+  return shares != NULL;
 }
 
 static bool each(struct rsc_resolver *r, const struct rsc_ast *call, const struct rsc_axis *axis, struct rsc_cut *cut) {
   const struct rsc_ast *args = call->kids[1];
-  int64_t shares_len;
   cut->rule = RSC_CUT_EACH;
   if (!sizes(r, args->kids[0], "each takes a table of section lengths", &cut->list, &cut->list_len)) return false;
-  if (args->kid_count == 2) {
-    if (!sizes(r, args->kids[1], "the shares of each are a table", &cut->list2, &shares_len)) return false;
-    if (shares_len != cut->list_len)
-      return rsc_fail(r, RSC_CUT_RULE, args->kids[1]->span, "%" PRId64 " shares for %" PRId64 " sections", shares_len,
-                      cut->list_len);
-  }
+  if (args->kid_count == 2 && !shares_of_each(r, args->kids[1], axis, cut)) return false;
   for (int64_t i = 0; i < cut->list_len; i++) {
-    int64_t k = cut->list2 ? cut->list2[i] : 1;
-    if (cut->list2 && !share_one(r, args->kids[1], axis, k)) return false;
-    int64_t parts = axis->size / k;
+    const struct rsc_share *s = cut->shares ? &cut->shares[i] : NULL;
+    int64_t parts = !s ? axis->size : s->k ? axis->size / s->k : s->group_count;
     if (cut->list[i] % parts)
       return rsc_fail(r, RSC_CUT_RULE, args->kids[0]->span,
                       "section %" PRId64 " of %" PRId64 " cannot be cut evenly into %" PRId64 " parts for axis '%s'", i,
@@ -239,7 +263,7 @@ bool rsc_eval_cuts(struct rsc_resolver *r, const struct rsc_ast *list, struct rs
     if (!find_axis(r, e->kids[0], &cuts[i].axis) || !may_cut(r, e->kids[0], cuts[i].axis, at, cuts, (int32_t)i) ||
         !eval_rule(r, e->kids[1], &mesh_here(r)->axes[cuts[i].axis], &cuts[i]))
       return false;
-    at->axes |= UINT64_C(1) << cuts[i].axis;
+    if (cuts_tensors(at)) at->axes |= UINT64_C(1) << cuts[i].axis;
   }
   *out = cuts;
   *count = (int32_t)list->kid_count;
@@ -253,13 +277,23 @@ static const int64_t *keep_list(struct rsc_resolver *r, const int64_t *list, int
   return kept;
 }
 
+static const struct rsc_share *keep_shares(struct rsc_resolver *r, const struct rsc_cut *cut) {
+  if (!cut->shares) return NULL;
+  struct rsc_share *kept = RSC_ARRAY(r->values, struct rsc_share, cut->share_count ? cut->share_count : 1);
+  for (int64_t i = 0; i < cut->share_count; i++) {
+    kept[i] = cut->shares[i];
+    kept[i].groups = keep_list(r, kept[i].groups, kept[i].group_count);
+  }
+  return kept;
+}
+
 const struct rsc_cut *rsc_keep_cuts(struct rsc_resolver *r, const struct rsc_cut *cuts, int32_t count) {
   if (!count) return NULL;
   struct rsc_cut *kept = RSC_ARRAY(r->values, struct rsc_cut, count);
   memcpy(kept, cuts, (size_t)count * sizeof *kept);
   for (int32_t i = 0; i < count; i++) {
     kept[i].list = keep_list(r, cuts[i].list, cuts[i].list_len);
-    kept[i].list2 = keep_list(r, cuts[i].list2, cuts[i].list_len);
+    kept[i].shares = keep_shares(r, &cuts[i]);
   }
   return kept;
 }
@@ -268,11 +302,21 @@ static bool same_list(const int64_t *a, const int64_t *b, int64_t len) {
   return !a == !b && (!a || !len || memcmp(a, b, (size_t)len * sizeof *a) == 0);
 }
 
+static bool same_shares(const struct rsc_cut *a, const struct rsc_cut *b) {
+  if (!a->shares != !b->shares || a->share_count != b->share_count) return false;
+  for (int64_t i = 0; i < a->share_count; i++) {
+    const struct rsc_share *x = &a->shares[i], *y = &b->shares[i];
+    if (x->k != y->k || x->group_count != y->group_count || !same_list(x->groups, y->groups, x->group_count))
+      return false;
+  }
+  return true;
+}
+
 /* Of one place in the source, so that places need no comparison. */
 bool rsc_same_cuts(const struct rsc_cut *a, const struct rsc_cut *b, int32_t count) {
   for (int32_t i = 0; i < count; i++) {
     if (a[i].rule != b[i].rule || a[i].axis != b[i].axis || a[i].arg != b[i].arg || a[i].list_len != b[i].list_len ||
-        !same_list(a[i].list, b[i].list, a[i].list_len) || !same_list(a[i].list2, b[i].list2, a[i].list_len))
+        !same_list(a[i].list, b[i].list, a[i].list_len) || !same_shares(&a[i], &b[i]))
       return false;
   }
   return true;

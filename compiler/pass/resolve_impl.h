@@ -30,7 +30,7 @@ struct rsc_item {
 /* A value and what the nodes above it have to know. */
 struct rsc_knot {
   struct rsc_value v; /* first: a value handed out is the knot */
-  uint64_t axes;      /* axes that cut on some way below */
+  uint64_t axes;      /* axes that cut on some way from a tensor below */
   int64_t leaves;     /* mentions of tensors and gaps, unrolled */
   int32_t depth;
   bool tensors; /* below is at least one */
@@ -297,8 +297,8 @@ bool rsc_value_replica(struct rsc_resolver *r, const struct rsc_ast *e, struct r
 /* NULL (reported) past a limit. */
 struct rsc_knot *rsc_knot_new(struct rsc_resolver *r, enum rsc_value_kind kind, struct rsc_span span,
                               const struct rsc_value *const *children, int64_t count);
-/* The cuts of a dimension or stack, in scratch memory. `axes` are those cut so far in the same view; children are what
- * is cut, for the rule that an axis cuts once. */
+/* The cuts of a dimension or stack, in scratch memory. `axes` are those that have cut a tensor so far in the same view;
+ * children are what is cut, for the rule that an axis cuts once. */
 struct rsc_cutting {
   uint64_t axes;
   const struct rsc_dim *dims; /* made so far */

@@ -209,7 +209,8 @@ case("flat_cut_across_tensors",
 # Every rule on seven elements over three ranks.
 for rule, parts in [("chunk", [[0, 1, 2], [3, 4, 5], [6]]), ("balanced", [[0, 1, 2], [3, 4], [5, 6]]),
                     ("[1, 0, 6]", [[0], [], [1, 2, 3, 4, 5, 6]]), ("cyclic", [[0, 3, 6], [1, 4], [2, 5]]),
-                    ("cyclic(2)", [[0, 1, 6], [2, 3], [4, 5]]), ("padded", [[0, 1, 2], [3, 4, 5], [6, -1, -1]])]:
+                    ("cyclic(2)", [[0, 1, 6], [2, 3], [4, 5]]), ("padded", [[0, 1, 2], [3, 4, 5], [6, -1, -1]]),
+                    ("each([3, 2, 2], [1, [2, 1], [1, 2]])", [[0, 3, 5], [1, 3, 6], [2, 4, 6]])]:
     case(f"rule_{rule}",
          tensors='tensor "w" i32 [7];\n',
          train=f'mesh m [d: 3];\non m {{ buffer "w"[_ @d:{rule}]; }}\n',

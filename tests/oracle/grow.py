@@ -338,13 +338,12 @@ class Grower:
             return None
         left, lengths, shares = ds[0], [], []
         for _ in range(self.rng.randint(1, 3)):
-            k = self.rng.choice([1, 1, self.rng.choice([k for k in range(1, n + 1) if n % k == 0])])
-            g = n // k
+            g = self.rng.choice([n, n, self.rng.choice([g for g in range(1, n + 1) if n % g == 0]), self.rng.randint(1, n)])
             if left < g:
                 break
             m = self.rng.randint(1, min(3, left // g))
             lengths.append(g * m)
-            shares.append(k)
+            shares.append(n // g if n % g == 0 and self.rng.random() < 0.8 else self.parts(n, g, 1))
             left -= g * m
         if left and left % n == 0:
             lengths, shares, left = lengths + [left], shares + [1], 0
