@@ -18,13 +18,13 @@ endforeach()
 install(FILES runtime/reshard.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY plans/library/ DESTINATION ${library_dir})
 
-# In the directories that their links to each other name.
-foreach(page README.md LICENSE NEWS.md grammar/LANGUAGE.md grammar/YAML.md plans/FORMAT.md
+# Documents, in the directories that they have here.
+file(GLOB_RECURSE pages RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*)
+list(APPEND pages README.md LICENSE NEWS.md grammar/LANGUAGE.md grammar/YAML.md plans/FORMAT.md
   tools/VERIFY.md tools/SHOW.md tools/SIM.md tools/EXPLAIN.md tools/RUN.md)
-  get_filename_component(dir ${page} DIRECTORY)
-  install(FILES ${page} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${dir})
-endforeach()
-install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+set(installed plans/library ${library_dir} runtime/reshard.h ${CMAKE_INSTALL_INCLUDEDIR}/reshard.h)
+include(cmake/documents.cmake)
+install(DIRECTORY ${PROJECT_BINARY_DIR}/documents/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 configure_package_config_file(cmake/reshard-config.cmake.in ${PROJECT_BINARY_DIR}/cmake/reshard-config.cmake
   INSTALL_DESTINATION ${package_dir} PATH_VARS library_dir)

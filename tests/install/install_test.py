@@ -10,9 +10,11 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+LINKS = HERE.parent / "lint/links.py"
 TRAIN = 'tensor "w" f32 [8, 8];\ninclude "vllm/placement.inc";\nlet E = 4;\nmesh m [tp: 2];\non m { buffer "w"[_ @tp, _]; }\n'
 INFER = 'tensor "w" f32 [8, 8];\nmesh m [tp: 4];\non m { buffer "w"[_, _ @tp]; }\n'
 
@@ -49,7 +51,15 @@ def commands(tree, place):
     library = tree / "share/reshard/library"
     run(tree / "bin/reshardc", library / "megatron/qwen3-0.6b.layout", library / "vllm/qwen3-0.6b.layout", "-o", "q.plan",
         where=place, env=clean)
-    need((tree / "share/doc/reshard/grammar/LANGUAGE.md").is_file(), "the documents are there")
+
+
+def documents(tree):
+    """The links of the documents that came along lead to what came along."""
+    pages = tree / "share/doc/reshard"
+    run(sys.executable, "-B", LINKS, pages, "--least", "40")
+    readme, fsdp = (pages / "README.md").read_text(), (pages / "docs/frameworks/fsdp.md").read_text()
+    need("(grammar/LANGUAGE.md)" in readme and "(../../reshard/library)" in readme, "links of the README")
+    need("(../../../../reshard/library/fsdp)" in fsdp and "(../../tests" not in fsdp, "links to the library, none to tests")
 
 
 def consumers(tree, place, args):
@@ -82,6 +92,7 @@ def main():
         place = pathlib.Path(place).resolve()
         tree = install(args.build, place)
         commands(tree, place)
+        documents(tree)
         consumers(tree, place, args)
     print("ok")
 

@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The linters fail where they should: each rule on a line that breaks it, and on one that does not."""
+import pathlib
 import sys
 
 import files
 import layers
+import links
 
 
 def layer(name, line):
     return bool(list(layers.faults_of(name, line + "\n", lambda path: "/" in path)))
+
+
+def link(text):
+    return bool(links.faults_of(pathlib.Path(__file__).resolve().parent, "page.md", text)[1])
 
 
 LICENCE = "// " + files.LICENCE + "\n"
@@ -32,6 +38,9 @@ CHECKS = [
     (True, bool(list(files.faults_of("grammar/layout.tab.c", LICENCE)))),
     (True, bool(list(files.faults_of("a.c", LICENCE + 'open("/ho' + 'me/me/x");\n')))),
     (False, bool(list(files.faults_of("a.c", LICENCE + "int x;\n")))),
+    (True, link("[a](nothing.py)")),
+    (True, link("# One\n[a](#two)")),
+    (False, link("# One & two\n[a](self.py), [b](https://example.org), [c](#one--two), `[d](nothing)`")),
     (False, bool(list(files.faults_of("run", "#!/bin/sh\n# " + files.LICENCE + "\n")))),
 ]
 
