@@ -161,24 +161,36 @@ static bool emit(struct compile *c, const struct rsc_decided *decided, struct rs
   return ok;
 }
 
+/* Both sides; whether to go on. What is wrong with a file is told in one run: the buffers of a layout that has
+ * errors are placed, too, for what there is to say about them. */
+static bool resolve(struct compile *c, const struct rsc_layout **layout) {
+  const char *stop = c->o->stop_after ? c->o->stop_after : "";
+  bool whole = true;
+  for (int s = 0; s < 2; s++) {
+    bool trouble = false;
+    layout[s] = rsc_resolve(c->arena, c->values, c->sources, c->diag, (enum rsc_side)s, c->o, &trouble);
+    c->trouble |= trouble;
+    whole &= layout[s] && !layout[s]->partial;
+  }
+  if (!strcmp(stop, "parse")) {
+    passed(c, "parse", true); /* that is all it has done */
+    return false;
+  }
+  for (int s = 0; s < 2; s++) {
+    if (!layout[s]) continue;
+    if (!layout[s]->partial && dumps(c, "layout")) rsc_layout_print(layout[s], c->o->dump_file);
+    if (!whole && strcmp(stop, "resolve") != 0) rsc_place(c->arena, c->diag, layout[s]);
+  }
+  return passed(c, "resolve", whole);
+}
+
 static bool compile(struct compile *c) {
   const struct rsc_options *o = c->o;
   struct rsc_stats *stats = &c->result->stats;
   int64_t intersections = 0;
 
   const struct rsc_layout *layout[2];
-  for (int s = 0; s < 2; s++) {
-    bool trouble = false;
-    layout[s] = rsc_resolve(c->arena, c->values, c->sources, c->diag, (enum rsc_side)s, o, &trouble);
-    c->trouble |= trouble;
-  }
-  if (o->stop_after && !strcmp(o->stop_after, "parse")) {
-    passed(c, "parse", true); /* resolve has parsed and no more */
-    return c->stopped;
-  }
-  for (int s = 0; s < 2; s++)
-    if (layout[s] && dumps(c, "layout")) rsc_layout_print(layout[s], o->dump_file);
-  if (!passed(c, "resolve", layout[0] && layout[1])) return c->stopped;
+  if (!resolve(c, layout)) return c->stopped;
 
   const struct rsc_placement *placed[2];
   for (int s = 0; s < 2; s++) placed[s] = rsc_place(c->arena, c->diag, layout[s]);

@@ -146,6 +146,8 @@ struct rsc_layout {
   int64_t buffer_count; /* in order of execution */
   const struct rsc_skip *skips;
   int64_t skip_count;
+  bool
+      partial; /* there were errors: it has the buffers without one, for place to check, and is good for nothing else */
 };
 
 #ifdef __cplusplus

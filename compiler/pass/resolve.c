@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * In: the name of a side's top file. Out: its layout: tensors, meshes, buffers and skips with all names, constants and
- * loops gone, or every error of the first stage that has any: reading and parsing, then executing.
+ * loops gone, and every error of the first stage that has any: reading and parsing, then executing. Buffers without an
+ * error are there all the same, so that place can add what it finds wrong with them.
  */
 #include "compiler/pass/resolve.h"
 
@@ -69,7 +70,20 @@ static void *kept(struct rsc_resolver *r, const void *at, size_t count, size_t s
   return copy;
 }
 
-static const struct rsc_layout *finish(struct rsc_resolver *r) {
+static bool whole(const struct rsc_value *v) {
+  bool is = v->kind != RSC_VALUE_TENSOR || v->tensor >= 0;
+  for (int64_t i = 0; is && i < v->child_count; i++) is = whole(v->children[i]);
+  return is;
+}
+
+static void drop_broken_buffers(struct rsc_resolver *r) {
+  size_t len = 0;
+  for (size_t i = 0; i < r->buffers.len; i++)
+    if (whole(r->buffers.at[i].value)) r->buffers.at[len++] = r->buffers.at[i];
+  r->buffers.len = len;
+}
+
+static const struct rsc_layout *finish(struct rsc_resolver *r, bool partial) {
   struct rsc_layout *layout = RSC_NEW(r->arena, struct rsc_layout);
   *layout = (struct rsc_layout){.side = r->side,
                                 .world = r->world,
@@ -80,7 +94,8 @@ static const struct rsc_layout *finish(struct rsc_resolver *r) {
                                 .buffers = kept(r, r->buffers.at, r->buffers.len, sizeof *r->buffers.at),
                                 .buffer_count = (int64_t)r->buffers.len,
                                 .skips = r->skips.at,
-                                .skip_count = (int64_t)r->skips.len};
+                                .skip_count = (int64_t)r->skips.len,
+                                .partial = partial};
   return layout;
 }
 
@@ -103,7 +118,10 @@ static const struct rsc_layout *resolve(struct rsc_resolver *r, bool *trouble) {
   if (options->stop_after && strcmp(options->stop_after, "parse") == 0) return NULL;
   execute(r);
   rsc_scratch_free(r);
-  return rsc_diag_errors(r->diag) == r->errors_before ? finish(r) : NULL;
+  bool partial = rsc_diag_errors(r->diag) != r->errors_before;
+  if (partial && r->stop) return NULL;
+  if (partial) drop_broken_buffers(r);
+  return finish(r, partial);
 }
 
 const struct rsc_layout *rsc_resolve_within(struct rsc_arena *arena, struct rsc_arena *values,

@@ -12,10 +12,10 @@ extern "C" {
 #endif
 
 /* Reads the side's file through options->load (with its includes and models, which are added to `sources`), parses and
- * resolves it. All errors go to diag; returns NULL if there was any. `*trouble` is set when a top file cannot be read.
- * With options->dump "ast" the syntax trees of the side's files are printed to dump_file; with stop_after "parse" that
- * is all, and NULL is returned without an error. The values of the layout's buffers and their loop_values live in
- * `values`: nobody needs them after place. The rest lives in `arena`. */
+ * resolves it. All errors go to diag; if there was any, the layout is `partial`, or NULL where that has no use.
+ * `*trouble` is set when a top file cannot be read. With options->dump "ast" the syntax trees of the side's files are
+ * printed to dump_file; with stop_after "parse" that is all, and NULL is returned without an error. The values of the
+ * layout's buffers and their loop_values live in `values`: nobody needs them after place. The rest lives in `arena`. */
 const struct rsc_layout *rsc_resolve(struct rsc_arena *arena, struct rsc_arena *values, struct rsc_sources *sources,
                                      struct rsc_diag *diag, enum rsc_side side, const struct rsc_options *options,
                                      bool *trouble);

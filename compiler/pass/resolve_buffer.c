@@ -91,6 +91,7 @@ bool rsc_declare(struct rsc_resolver *r, const struct rsc_tensor *tensor) {
   const struct rsc_symbol *symbol = rsc_intern(r->tensor_names, tensor->name, strlen(tensor->name));
   RSC_ENSURE(r->own, &r->declared, (size_t)symbol->id + 1);
   int32_t first = r->declared.at[symbol->id];
+  if (first == RSC_SPOILT) return true; /* reported */
   if (first) {
     rsc_fail(r, RSC_TENSOR_TWICE, tensor->span, "tensor '%s' is already declared",
              rsc_shown(r, symbol->text, symbol->len));
@@ -110,13 +111,22 @@ static bool eval_label(struct rsc_resolver *r, const struct rsc_ast *e, const ch
   return out->len || rsc_fail(r, RSC_NAME_EMPTY, e->span, "the name of a %s is not empty", what);
 }
 
+/* A tensor whose declaration failed is not missing where it is mentioned. */
+static void spoil(struct rsc_resolver *r, const struct rsc_item *name) {
+  const struct rsc_symbol *symbol = rsc_intern(r->tensor_names, name->u.str, name->len);
+  RSC_ENSURE(r->own, &r->declared, (size_t)symbol->id + 1);
+  if (!r->declared.at[symbol->id]) r->declared.at[symbol->id] = RSC_SPOILT;
+}
+
 void rsc_run_tensor(struct rsc_resolver *r, const struct rsc_ast *s) {
   struct rsc_item name;
   struct rsc_tensor t = {.span = s->kids[0]->span};
-  bool ok = eval_label(r, s->kids[0], "tensor", &name) && eval_dtype(r, s->kids[1], &t.dtype);
-  if (!ok || !eval_shape(r, s->kids[2], &t)) return;
+  if (!eval_label(r, s->kids[0], "tensor", &name)) return;
   t.name = rsc_arena_strdup(r->own, name.u.str, name.len);
-  rsc_declare(r, &t);
+  if (eval_dtype(r, s->kids[1], &t.dtype) && eval_shape(r, s->kids[2], &t))
+    rsc_declare(r, &t);
+  else
+    spoil(r, &name);
 }
 
 static void refuse_twice(struct rsc_resolver *r, const struct rsc_symbol *name, struct rsc_span span, int32_t site,
@@ -228,7 +238,8 @@ static void refuse_unknown(struct rsc_resolver *r, const struct rsc_pending *p) 
 void rsc_check_pending(struct rsc_resolver *r) {
   for (size_t i = 0; i < r->pending.len; i++) {
     const struct rsc_pending *p = &r->pending.at[i];
-    p->knot->v.tensor = r->declared.at[p->name->id] - 1;
-    if (p->knot->v.tensor < 0) refuse_unknown(r, p);
+    int32_t declared = r->declared.at[p->name->id];
+    p->knot->v.tensor = declared > 0 ? declared - 1 : -1;
+    if (!declared) refuse_unknown(r, p);
   }
 }

@@ -61,10 +61,10 @@ static char *formatted(struct rsc_resolver *r, const char *format, va_list args)
   return text;
 }
 
-/* What is missing because a model could not be read. */
+/* What is missing because a model or include could not be read. */
 static bool follows(const struct rsc_resolver *r, enum rsc_code code) {
   bool missing = code == RSC_NAME_UNKNOWN || code == RSC_TENSOR_UNKNOWN || code == RSC_NEED_MISSING;
-  return r->model_failed && missing;
+  return r->file_failed && missing;
 }
 
 bool rsc_fail(struct rsc_resolver *r, enum rsc_code code, struct rsc_span span, const char *format, ...) {

@@ -160,6 +160,7 @@ void rsc_run_include(struct rsc_resolver *r, const struct rsc_ast *s) {
   }
   struct rsc_file *outer = r->file,
                   *file = open_include(r, rsc_arena_strdup(r->arena, name.u.str, name.len), span, &clean);
+  r->file_failed |= !file || !clean;
   if (!file || !clean) return;
   if (file->open || file->done) {
     rsc_fail(r, file->open ? RSC_INCLUDE_CYCLE : RSC_INCLUDE_TWICE, span, "'%s' %s", file->path,
@@ -209,7 +210,7 @@ static void take_catalogue(struct rsc_resolver *r, const struct found *found) {
   if (rsc_catalogue_read(scratch, r->sources, r->diag, index, &catalogue))
     declare_all(r, &catalogue);
   else
-    r->model_failed = true;
+    r->file_failed = true;
   rsc_arena_free(scratch);
 }
 
@@ -223,7 +224,7 @@ void rsc_run_model(struct rsc_resolver *r, const struct rsc_ast *s) {
   else if (find(r, rsc_arena_strdup(r->arena, name.u.str, name.len), span, &found))
     take_catalogue(r, &found);
   else
-    r->model_failed = true;
+    r->file_failed = true;
 }
 
 bool rsc_load_model(struct rsc_resolver *r, const char *path) {

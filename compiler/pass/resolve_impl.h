@@ -88,6 +88,8 @@ struct rsc_loop_value {
   struct rsc_item item;
 };
 
+enum { RSC_SPOILT = -1 };
+
 /* A mention of a tensor that was not declared yet. */
 struct rsc_pending {
   struct rsc_knot *knot;
@@ -155,7 +157,7 @@ struct rsc_resolver {
   struct rsc_context context;
   bool reported;         /* the last rsc_fail said something, so notes belong to it */
   struct rsc_keys *said; /* messages so far, so that a def used twice is not reported twice */
-  bool model_failed;     /* its tensors and constants are missing everywhere: that is not news */
+  bool file_failed;      /* what a model or include would have defined is missing everywhere: that is not news */
   bool stop;             /* past a limit: unwind */
   uint64_t steps;
   size_t errors_before;
@@ -188,7 +190,7 @@ struct rsc_resolver {
   struct rsc_interner *tensor_names, *buffer_names;
   struct {
     RSC_VEC(int32_t);
-  } declared; /* by tensor name: index + 1, 0 if not declared so far */
+  } declared; /* by tensor name: index + 1, 0 if not declared so far, RSC_SPOILT if that failed */
   struct {
     RSC_VEC(struct rsc_pending);
   } pending;

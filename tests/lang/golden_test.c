@@ -34,7 +34,7 @@ static void compile(const struct lang_case *c, struct text *ast, struct text *la
   fprintf(messages->out, "=== %s\n", c->title);
   const struct rsc_layout *l = rsc_resolve(arena, arena, sources, diag, c->side, &options, &trouble);
   rsc_diag_flush(diag);
-  if (l) rsc_layout_print(l, layout->out);
+  if (l && !l->partial) rsc_layout_print(l, layout->out);
   rsc_arena_free(arena);
 }
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import pty
+import re
 import resource
 import signal
 import subprocess
@@ -203,6 +204,22 @@ def few_operations(c):
             c.want(0, "right", "run", "p", "--mode", "staged", "--delay-seed", "1", "--repeat", "1", tool="reshard")
 
 
+def all_of_a_file(c):
+    """What is wrong with each file alone comes in one run: names, cuts, shapes. What a mistake brings with it does not."""
+    c.write("t5", 'tensor "w" f32 [8, 8];\ntensor "v" f33 [8];\nmesh m [tp: 3];\nlet n = k;\n'
+            'on m { buffer "w"[_ @tp, _]; buffer "u" = "w"[n]; buffer "v"; buffer "x"; buffer "f" = "w"[63]; }\n')
+    c.write("i5", 'tensor "w" f32 [8, 8];\nmesh m [tp: 3];\non m { buffer "w"[_, _ @tp]; }\n')
+    _, err = c.want(1, "", "t5", "i5", "-o", "p")
+    heard = re.findall(r"(.5:\d+):\d+: error\[(RS\d+)\]", err)
+    check(heard == [("t5:2", "RS0063"), ("t5:4", "RS0020"), ("t5:5", "RS0060"), ("t5:5", "RS0201"), ("t5:5", "RS0200"),
+                    ("i5:3", "RS0201")], "all errors of both files, once each", err)
+    c.write("t6", 'include "gone";\nmesh m [tp: N];\n' + INFER)
+    _, err = c.want(1, "RS0015", "t6", "i5", "-o", "p")
+    check("RS0020" not in err, "what a missing include would have defined is not missing too", err)
+    _, err = c.want(1, "RS0020", "t5", "i5", "--stop-after=resolve")
+    check("RS0201" not in err, "resolve alone", err)
+
+
 def rejects(c):
     c.write("t", TRAIN)
     c.write("i", INFER)
@@ -232,6 +249,7 @@ def rejects(c):
     c.write("i3", 'tensor "w" f32 [63, 5]; mesh m [tp: 7]; on m { buffer "a" = slice("w", 0, 10, 30);'
             ' buffer "b" = permute("w", 1, 0)[_, _ @tp:cyclic(2)]; }')
     few_operations(c)
+    all_of_a_file(c)
     c.want(1, "", "t", "bad", "-o", "never")
     check(not os.path.exists(c.path("never")), "no plan after a refusal")
 
