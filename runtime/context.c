@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank's context: opened, prepared, refitted, swapped, closed. In: a plan and addresses; out: statuses. What moves
+ * A rank's context: opened, prepared, refitted, closed. In: a plan and addresses; out: statuses. What moves
  * the bytes is the backend's.
  */
 #include "runtime/context.h"
@@ -38,27 +38,26 @@ static const struct rsr_backend *backend_of(enum reshard_backend backend, struct
 }
 
 /* A caller built against an older header gives a shorter struct. */
-static enum reshard_status take_config(struct reshard_config *to, const struct reshard_config *from,
-                                       struct reshard_fault *fault) {
+enum reshard_status rsr_take_config(struct reshard_config *to, const struct reshard_config *from, const char *call,
+                                    struct reshard_fault *fault) {
   reshard_config_init(to);
   if (!from || from->struct_bytes < offsetof(struct reshard_config, inject) || from->struct_bytes > sizeof *to) {
     return rsr_fault(fault, RESHARD_INVALID_ARGUMENT,
-                     "context_open: config is NULL or not from reshard_config_init of this library's version");
+                     "%s: config is NULL or not from reshard_config_init of this library's version", call);
   }
   memcpy(to, from, from->struct_bytes);
   if (!(to->timeout_seconds > 0)) to->timeout_seconds = DEFAULT_TIMEOUT;
   if (to->mode != RESHARD_STAGED && to->mode != RESHARD_FUSED) {
-    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "context_open: unknown mode %d", (int)to->mode);
+    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "%s: unknown mode %d", call, (int)to->mode);
   }
   if (to->flags & ~(RESHARD_GUARD | RESHARD_VERIFY | RESHARD_NO_GRAPH | RESHARD_REGISTER)) {
-    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "context_open: unknown flags 0x%x", to->flags);
+    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "%s: unknown flags 0x%x", call, to->flags);
   }
   if (to->backend != RESHARD_HOST) to->mode = RESHARD_STAGED; /* the only one between processes */
   const struct rsr_backend *backend = backend_of(to->backend, fault);
   if (!backend) return fault->status;
   if (!backend->all_gather && !to->all_gather) {
-    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "context_open: backend %s needs config.all_gather",
-                     backend->name);
+    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "%s: backend %s needs config.all_gather", call, backend->name);
   }
   return RESHARD_OK;
 }
@@ -67,6 +66,15 @@ static void free_context(struct reshard_context *context) {
   rsr_slice_close(&context->slice);
   free(context->words);
   free(context);
+}
+
+enum reshard_status rsr_connect(struct reshard_context *context, struct reshard_fault *fault) {
+  for (uint32_t r = 0; r < context->world; r++) {
+    if (context->words[r].version > context->version) context->version = context->words[r].version;
+  }
+  if (!context->backend->connect) return RESHARD_OK;
+  enum reshard_status status = context->backend->connect(context, fault);
+  return rsr_agree(context, RSR_CALL_CONNECT, context->words[0].plan_id, status, fault);
 }
 
 /* From here on this rank takes part, so its failure is told to all, if there is a way without the backend. */
@@ -79,10 +87,7 @@ static enum reshard_status join(struct reshard_context *context, const struct re
   if (!opened && !context->config.all_gather) return status;
   if (opened) status = rsr_slice_open(&context->slice, plan, context->world_rank, fault);
   status = rsr_agree(context, RSR_CALL_CONTEXT, plan_id, status, fault);
-  if (status == RESHARD_OK && backend->connect) {
-    status = backend->connect(context, fault);
-    status = rsr_agree(context, RSR_CALL_CONNECT, plan_id, status, fault);
-  }
+  if (status == RESHARD_OK) status = rsr_connect(context, fault);
   if (status != RESHARD_OK && opened) backend->close(context);
   return status;
 }
@@ -100,7 +105,7 @@ enum reshard_status reshard_context_open(struct reshard_plan *plan, uint32_t wor
                      world_rank, plan->header.world);
   }
   struct reshard_config taken;
-  enum reshard_status status = take_config(&taken, config, fault);
+  enum reshard_status status = rsr_take_config(&taken, config, "context_open", fault);
   if (status != RESHARD_OK) return status;
   struct reshard_context *context = calloc(1, sizeof *context);
   if (!context) return rsr_no_memory(fault, "the context", sizeof *context);
@@ -124,9 +129,9 @@ void reshard_context_close(struct reshard_context *context) {
   free_context(context);
 }
 
-static enum reshard_status not_now(struct reshard_context *context, const char *call) {
+enum reshard_status rsr_not_now(struct reshard_context *context, const char *call) {
   static const char *const why[] = {"it is not prepared; call prepare on every rank", "no refit runs; call refit",
-                                    "a refit runs; call wait first", "it has failed; close it"};
+                                    "a refit runs; call wait first", "it has failed; close it, or regroup"};
   return rsr_fault(&context->fault, RESHARD_WRONG_STATE, "%s does not fit the state of the context: %s", call,
                    why[context->state]);
 }
@@ -145,7 +150,7 @@ static enum reshard_status prepare_here(struct reshard_context *context) {
 
 enum reshard_status reshard_prepare(struct reshard_context *context) {
   if (!context) return RESHARD_INVALID_ARGUMENT;
-  if (context->state == RSR_RUNNING || context->state == RSR_BROKEN) return not_now(context, "prepare");
+  if (context->state == RSR_RUNNING || context->state == RSR_BROKEN) return rsr_not_now(context, "prepare");
   context->state = RSR_OPEN;
   context->captured = false;
   const uint8_t *plan_id = context->slice.plan->header.plan_id;
@@ -161,7 +166,7 @@ enum reshard_status reshard_prepare(struct reshard_context *context) {
 
 enum reshard_status reshard_refit(struct reshard_context *context, void *stream) {
   if (!context) return RESHARD_INVALID_ARGUMENT;
-  if (context->state != RSR_READY) return not_now(context, "refit");
+  if (context->state != RSR_READY) return rsr_not_now(context, "refit");
   context->captured = false;
   enum reshard_status status = context->backend->refit(context, stream, &context->fault);
   if (status == RESHARD_INVALID_ARGUMENT) return status; /* nothing has begun */
@@ -177,13 +182,13 @@ static bool is_running(struct reshard_context *context) {
 
 enum reshard_status reshard_query(struct reshard_context *context) {
   if (!context) return RESHARD_INVALID_ARGUMENT;
-  if (!is_running(context)) return not_now(context, "query");
+  if (!is_running(context)) return rsr_not_now(context, "query");
   return context->backend->query(context, &context->fault);
 }
 
 enum reshard_status reshard_wait(struct reshard_context *context) {
   if (!context) return RESHARD_INVALID_ARGUMENT;
-  if (!is_running(context)) return not_now(context, "wait");
+  if (!is_running(context)) return rsr_not_now(context, "wait");
   enum reshard_status status = context->backend->wait(context, &context->fault);
   status = rsr_agree(context, RSR_CALL_WAIT, context->slice.plan->header.plan_id, status, &context->fault);
   if (status == RESHARD_OK) {
@@ -211,42 +216,4 @@ void reshard_last_fault(const struct reshard_context *context, struct reshard_fa
     *fault = context->fault;
   else
     rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "last_fault: context is NULL");
-}
-
-/* ---- another plan ------------------------------------------------------------------------------------------------ */
-
-static void carry_addresses(struct rsr_slice *to, const struct rsr_slice *from) {
-  for (uint64_t row = 0; row < to->program.slice->buffers.count; row++) {
-    const struct rsp_sbuffer *buffer = &to->program.buffers[row];
-    uint64_t old = rsr_slice_find(from, buffer->side, to->program.names + buffer->name.off, (size_t)buffer->name.len);
-    if (old == UINT64_MAX || !from->is_bound[old] || from->program.buffers[old].bytes != buffer->bytes) continue;
-    if ((uintptr_t)from->bound[old] % buffer->align != 0) continue;
-    to->bound[row] = from->bound[old];
-    to->is_bound[row] = true;
-  }
-}
-
-enum reshard_status reshard_swap(struct reshard_context *context, struct reshard_plan *plan) {
-  if (!context || !plan) return RESHARD_INVALID_ARGUMENT;
-  if (context->state == RSR_RUNNING || context->state == RSR_BROKEN) return not_now(context, "swap");
-  struct rsr_slice slice = {0};
-  enum reshard_status status;
-  if (plan->header.world != context->world) {
-    status = rsr_fault(&context->fault, RESHARD_INVALID_ARGUMENT,
-                       "swap: the new plan's world is %u, this one's %u; close the contexts and open new ones",
-                       plan->header.world, context->world);
-  } else {
-    status = rsr_slice_open(&slice, plan, context->world_rank, &context->fault);
-  }
-  status = rsr_agree(context, RSR_CALL_SWAP, plan->header.plan_id, status, &context->fault);
-  if (status != RESHARD_OK) {
-    rsr_slice_close(&slice);
-    return status;
-  }
-  context->backend->reset(context);
-  carry_addresses(&slice, &context->slice);
-  rsr_slice_close(&context->slice);
-  context->slice = slice;
-  context->state = RSR_OPEN;
-  return RESHARD_OK;
 }

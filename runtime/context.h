@@ -37,6 +37,7 @@ struct reshard_context {
   uint32_t world, world_rank;
   enum rsr_state state;
   uint64_t version;
+  bool regroups;          /* is in that call, for words */
   bool captured;          /* the last refit is part of a graph of the caller's, which may be launched again */
   uint64_t calls;         /* collective calls so far: ranks that are out of step are told so */
   struct rsr_word *words; /* of all ranks, for agreements */
@@ -51,6 +52,8 @@ enum reshard_status rsr_fault(struct reshard_fault *fault, enum reshard_status s
     __attribute__((format(printf, 3, 4)));
 /* Adds the buffer's name and place. */
 void rsr_fault_at(struct reshard_fault *fault, const struct rsp_program *program, const struct rsp_sbuffer *buffer);
+/* Goes on with its words, as far as there is room. */
+void rsr_fault_add(struct reshard_fault *fault, const char *text);
 void rsr_fault_clear(struct reshard_fault *fault);
 enum reshard_status rsr_no_memory(struct reshard_fault *fault, const char *what, uint64_t bytes);
 
@@ -71,19 +74,31 @@ void rsr_slice_zero(const struct rsr_slice *slice);
 
 /* ---- agreement --------------------------------------------------------------------------------------------------- */
 
+/* RSR_CALL_CONTEXT: ranks meet, those that open and those that regroup; their versions may differ. */
 enum rsr_call { RSR_CALL_CONTEXT = 1, RSR_CALL_CONNECT, RSR_CALL_PREPARE, RSR_CALL_LINK, RSR_CALL_WAIT, RSR_CALL_SWAP };
 
-/* What every rank says to all in a collective call. */
+/* What every rank says to all in a collective call; the last two when they meet. */
 struct rsr_word {
-  uint32_t call, status, mode, reserved;
+  uint32_t call, status, mode, can;
   uint64_t calls;
   uint8_t plan_id[16];
   uint64_t version;
+  struct rsr_kin kin;
 };
 
 /* Every rank gives its status; OK if all are OK in the same call with the same plan. A rank that failed keeps its own
  * *fault; the others get that of the first one that failed. */
 enum reshard_status rsr_agree(struct reshard_context *context, enum rsr_call call, const uint8_t plan_id[16],
                               enum reshard_status status, struct reshard_fault *fault);
+
+/* ---- context.c, for regroup.c -------------------------------------------------------------------------------------
+ */
+
+/* Checks and completes a caller's config; `call` is for words. */
+enum reshard_status rsr_take_config(struct reshard_config *to, const struct reshard_config *from, const char *call,
+                                    struct reshard_fault *fault);
+/* What ranks do once they have met: one version for all, the largest; then the backend's own connection. */
+enum reshard_status rsr_connect(struct reshard_context *context, struct reshard_fault *fault);
+enum reshard_status rsr_not_now(struct reshard_context *context, const char *call);
 
 #endif

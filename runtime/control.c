@@ -8,11 +8,11 @@
 
 #include "runtime/context.h"
 
-static const char *call_text(uint32_t call) {
+static const char *call_text(const struct reshard_context *context, uint32_t call) {
   switch (call) {
   case RSR_CALL_CONTEXT:
   case RSR_CALL_CONNECT:
-    return "context_open";
+    return context->regroups ? "regroup" : "context_open";
   case RSR_CALL_PREPARE:
   case RSR_CALL_LINK:
     return "prepare";
@@ -28,12 +28,13 @@ static const char *call_text(uint32_t call) {
 static enum reshard_status all_gather(struct reshard_context *context, const void *mine, size_t bytes, void *all,
                                       uint32_t call, struct reshard_fault *fault) {
   const struct reshard_config *config = &context->config;
-  if (!config->all_gather) return context->backend->all_gather(context, mine, bytes, all, call_text(call), fault);
+  if (!config->all_gather)
+    return context->backend->all_gather(context, mine, bytes, all, call_text(context, call), fault);
   int rc = config->all_gather(config->all_gather_user, mine, bytes, all, config->timeout_seconds);
   if (rc == 0) return RESHARD_OK;
   return rsr_fault(fault, RESHARD_TIMEOUT,
-                   "%s: the caller's all-gather failed with %d: a rank is dead, late or not reached", call_text(call),
-                   rc);
+                   "%s: the caller's all-gather failed with %d: a rank is dead, late or not reached",
+                   call_text(context, call), rc);
 }
 
 static enum reshard_status differ(const struct reshard_context *context, uint32_t rank, struct reshard_fault *fault) {
@@ -75,10 +76,11 @@ static enum reshard_status compare(const struct reshard_context *context, struct
       return rsr_fault(
           fault, RESHARD_WRONG_STATE,
           "the ranks are out of step: world rank 0 is in %s (collective call %llu), world rank %u in %s (%llu)",
-          call_text(first->call), (unsigned long long)first->calls, rank, call_text(word->call),
+          call_text(context, first->call), (unsigned long long)first->calls, rank, call_text(context, word->call),
           (unsigned long long)word->calls);
     }
-    if (word->mode != first->mode || word->version != first->version) return unlike(context, rank, fault);
+    bool meets = word->call == RSR_CALL_CONTEXT;
+    if (word->mode != first->mode || (word->version != first->version && !meets)) return unlike(context, rank, fault);
   }
   return RESHARD_OK;
 }
@@ -109,6 +111,19 @@ static enum reshard_status hear(struct reshard_context *context, uint32_t failed
   return status;
 }
 
+/* A cause before what other ranks have seen of it; RESHARD_NO_RANK if all is well. */
+static uint32_t first_failed(const struct reshard_context *context) {
+  uint32_t echo = RESHARD_NO_RANK;
+  for (uint32_t rank = context->world; rank-- > 0;) {
+    if (context->words[rank].status == RESHARD_PEER_FAILED) echo = rank;
+  }
+  for (uint32_t rank = 0; rank < context->world; rank++) {
+    uint32_t status = context->words[rank].status;
+    if (status != RESHARD_OK && status != RESHARD_PEER_FAILED) return rank;
+  }
+  return echo;
+}
+
 enum reshard_status rsr_agree(struct reshard_context *context, enum rsr_call call, const uint8_t plan_id[16],
                               enum reshard_status status, struct reshard_fault *fault) {
   const struct reshard_config *config = &context->config;
@@ -118,6 +133,7 @@ enum reshard_status rsr_agree(struct reshard_context *context, enum rsr_call cal
                           .calls = ++context->calls,
                           .version = context->version};
   memcpy(mine.plan_id, plan_id, sizeof mine.plan_id);
+  if (call == RSR_CALL_CONTEXT && context->backend->kin) context->backend->kin(context, &mine.kin, &mine.can);
   struct reshard_fault lost;
   enum reshard_status heard = all_gather(context, &mine, sizeof mine, context->words, call, &lost);
   if (heard != RESHARD_OK) {
@@ -132,8 +148,6 @@ enum reshard_status rsr_agree(struct reshard_context *context, enum rsr_call cal
     *fault = same;
     return heard;
   }
-  for (uint32_t rank = 0; rank < context->world; rank++) {
-    if (context->words[rank].status != RESHARD_OK) return hear(context, rank, call, status, fault);
-  }
-  return RESHARD_OK;
+  uint32_t failed = first_failed(context);
+  return failed == RESHARD_NO_RANK ? RESHARD_OK : hear(context, failed, call, status, fault);
 }

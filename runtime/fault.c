@@ -65,6 +65,11 @@ enum reshard_status rsr_fault(struct reshard_fault *fault, enum reshard_status s
   return status;
 }
 
+void rsr_fault_add(struct reshard_fault *fault, const char *text) {
+  size_t used = strlen(fault->what);
+  snprintf(fault->what + used, sizeof fault->what - used, "%s", text);
+}
+
 static void take(char *to, size_t room, const struct rsp_program *program, struct rsp_str text) {
   size_t bytes = text.len < room - 1 ? (size_t)text.len : room - 1;
   memcpy(to, program->names + text.off, bytes);

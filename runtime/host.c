@@ -46,12 +46,11 @@ static void take_refit(struct reshard_context *context) {
 }
 
 static void *work(void *arg) {
-  struct reshard_context *context = arg;
-  struct rsr_host *host = rsr_host_of(context);
+  struct rsr_host *host = arg; /* while its context moves to another group, it is not the context's own */
   pthread_mutex_lock(&host->lock);
   while (!host->quit || (host->wanted && !host->taken)) {
     if (host->wanted && !host->taken)
-      take_refit(context);
+      take_refit(host->context);
     else
       pthread_cond_wait(&host->changed, &host->lock);
   }
@@ -150,11 +149,12 @@ static enum reshard_status host_open(struct reshard_context *context, struct res
   if (!host) return rsr_no_memory(fault, "the host backend", sizeof *host);
   pthread_mutex_init(&host->lock, NULL);
   pthread_cond_init(&host->changed, NULL);
+  host->context = context;
   host->group = group;
   host->station = &group->stations[context->world_rank];
   context->own = host;
   enum reshard_status status = take_seat(context, fault);
-  if (status == RESHARD_OK && pthread_create(&host->thread, NULL, work, context) != 0) {
+  if (status == RESHARD_OK && pthread_create(&host->thread, NULL, work, host) != 0) {
     leave_seat(context);
     status = rsr_fault(fault, RESHARD_NO_MEMORY, "context_open: cannot start the thread of world rank %u",
                        context->world_rank);

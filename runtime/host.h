@@ -90,6 +90,7 @@ struct rsr_ops {
 };
 
 struct rsr_host {
+  struct reshard_context *context;
   struct reshard_host_group *group;
   struct rsr_station *station;
   uint64_t epoch;  /* of the links */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The NCCL backend's life: libraries, device, communicator; and its table. In: a context with the caller's all-gather;
- * out: a rank that the others can reach, or a fault on every rank.
+ * The NCCL backend's life: libraries and device; and its table. In: a context; out: a device that can take part.
  */
 #include "runtime/nccl.h"
 
@@ -10,12 +9,6 @@
 
 /* Blocks per processor: enough to keep memory busy, few enough to leave room for NCCL's own. */
 #define BLOCKS_PER_PROCESSOR 4
-
-/* What ranks tell each other before there is a communicator. */
-struct hello {
-  uint32_t status, reserved;
-  struct rsr_nccl_id id; /* of rank 0 */
-};
 
 /* ---- this rank alone --------------------------------------------------------------------------------------------- */
 
@@ -71,56 +64,7 @@ static enum reshard_status open_here(struct reshard_context *context, struct res
   return rsr_device_leave(context, set_up(context, fault), fault);
 }
 
-/* ---- with the others --------------------------------------------------------------------------------------------- */
-
-/* Every rank hears from rank 0 the id, or that there is none: no rank waits in NCCL for one that never comes. */
-static enum reshard_status hear_id(struct reshard_context *context, struct rsr_nccl_id *id,
-                                   struct reshard_fault *fault) {
-  const struct reshard_config *config = &context->config;
-  struct hello mine = {.status = RESHARD_OK}, *all = malloc(context->world * sizeof *all);
-  /* Without memory this rank stays away, and the others see that it does. */
-  if (!all) return rsr_no_memory(fault, "greetings", context->world * sizeof *all);
-  enum reshard_status status = RESHARD_OK;
-  if (context->world_rank == 0) status = RSR_NCCL(GetUniqueId, &mine.id);
-  mine.status = status;
-  int rc = config->all_gather(config->all_gather_user, &mine, sizeof mine, all, config->timeout_seconds);
-  if (rc != 0)
-    status = rsr_fault(fault, RESHARD_TIMEOUT,
-                       "context_open: the caller's all-gather failed with %d: a rank is dead, late or not reached", rc);
-  else if (status == RESHARD_OK && all[0].status != RESHARD_OK)
-    status = rsr_fault(fault, RESHARD_PEER_FAILED, "world rank 0 could not make the communicator's id");
-  if (status == RESHARD_OK) *id = all[0].id;
-  free(all);
-  return status;
-}
-
-static enum reshard_status meet(struct reshard_context *context, const struct rsr_nccl_id *id,
-                                struct reshard_fault *fault) {
-  struct rsr_device *device = rsr_device_of(context);
-  struct rsr_nccl_config config = rsr_nccl_config();
-  enum reshard_status status = rsr_device_enter(context, fault);
-  if (status == RESHARD_OK)
-    status = RSR_NCCL(CommInitRankConfig, &device->comm, (int)context->world, *id, (int)context->world_rank, &config);
-  if (status == RESHARD_OK) status = rsr_comm_settle(context, "ncclCommInitRankConfig", fault);
-  return rsr_device_leave(context, status, fault);
-}
-
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
-
-/* Ranks of one host that close together end in peace; whatever goes wrong is ended by force. */
-static void end_comm(struct reshard_context *context) {
-  struct rsr_device *device = rsr_device_of(context);
-  struct reshard_fault ignored, *fault = &ignored;
-  if (!device->comm) return;
-  enum reshard_status status = RSR_NCCL(CommFinalize, device->comm);
-  if (status == RESHARD_OK) status = rsr_comm_settle(context, "ncclCommFinalize", fault);
-  if (status != RESHARD_OK) {
-    rsr_comm_abort(context);
-    return;
-  }
-  (void)RSR_NCCL(CommDestroy, device->comm);
-  device->comm = NULL;
-}
 
 static void free_handles(struct reshard_context *context) {
   struct rsr_device *device = rsr_device_of(context);
@@ -143,6 +87,7 @@ static void free_device(struct reshard_context *context) {
   if (device->is_loaded) free_handles(context);
   rsr_cuda_close(&device->cuda);
   rsr_nccl_api_close(&device->nccl);
+  free(device->comm_ranks);
   free(device);
   context->own = NULL;
 }
@@ -155,7 +100,8 @@ static void nccl_close(struct reshard_context *context) {
   bool entered = rsr_device_enter(context, &ignored) == RESHARD_OK;
   /* The others may wait for this rank in what will never be: an abort is what they can hear. */
   if (context->state == RSR_BROKEN) rsr_comm_abort(context);
-  end_comm(context);
+  /* Ranks of one host that close together end in peace; whatever goes wrong is ended by force. */
+  if (rsr_comm_end(context, &ignored) != RESHARD_OK) rsr_comm_abort(context);
   if (entered) (void)rsr_device_leave(context, RESHARD_OK, &ignored);
   free_device(context);
 }
@@ -170,19 +116,11 @@ static enum reshard_status nccl_open(struct reshard_context *context, struct res
   return status;
 }
 
-static enum reshard_status nccl_connect(struct reshard_context *context, struct reshard_fault *fault) {
-  struct rsr_nccl_id id;
-  enum reshard_status status = hear_id(context, &id, fault);
-  if (status == RESHARD_OK) status = meet(context, &id, fault);
-  if (status != RESHARD_OK) rsr_comm_abort(context);
-  return status;
-}
-
 static enum reshard_status nccl_prepare(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_device *device = rsr_device_of(context);
   if (!device->comm)
     return rsr_fault(fault, RESHARD_WRONG_STATE,
-                     "prepare: the communicator was aborted after a failure; close the context");
+                     "prepare: the communicator was aborted after a failure; close the context, or regroup");
   if (device->untidy.status == RESHARD_OK) return rsr_device_prepare(context, fault);
   *fault = device->untidy;
   device->untidy.status = RESHARD_OK;
@@ -208,8 +146,10 @@ static enum reshard_status nccl_check(struct reshard_context *context, const voi
 
 const struct rsr_backend rsr_nccl = {
     .name = "nccl",
+    .stays = true,
     .open = nccl_open,
-    .connect = nccl_connect,
+    .kin = rsr_comm_kin,
+    .connect = rsr_comm_connect,
     .prepare = nccl_prepare,
     .link = rsr_device_link,
     .refit = rsr_device_refit,

@@ -54,6 +54,9 @@ struct rsr_device {
   int device, was; /* of this rank; of the caller's thread */
   uint32_t blocks; /* of a launch, at most */
   void *comm;
+  void *next;           /* the communicator that is being made of it */
+  uint32_t *comm_ranks; /* by world rank; NULL: the same */
+  struct rsr_kin kin;   /* of comm, also when it has been aborted */
   void *library, *kernels[RSK_KERNEL_COUNT];
   void *streams[RSR_LANES], *origin; /* origin: where captures begin */
   void *events[RSR_EVENTS], *done;
@@ -113,11 +116,22 @@ bool rsr_patient(struct rsr_patience *patience);
 
 /* Until the communicator has done what it was told. */
 enum reshard_status rsr_comm_settle(struct reshard_context *context, const char *what, struct reshard_fault *fault);
+enum reshard_status rsr_comm_settle_on(struct reshard_context *context, void *comm, const char *what,
+                                       struct reshard_fault *fault);
 /* Until the stream is empty: of work that needs no other rank. */
 enum reshard_status rsr_stream_settle(struct reshard_context *context, void *stream, const char *what,
                                       struct reshard_fault *fault);
-/* Ends the communicator and all its operations, here and, in time, at the others. */
+/* Ends the communicator, one that is being made of it, and all their operations, here and, in time, at the others. */
 void rsr_comm_abort(struct reshard_context *context);
+
+/* ---- nccl_comm.c: the communicator's life ------------------------------------------------------------------------ */
+
+/* What of it the others can count on. */
+void rsr_comm_kin(struct reshard_context *context, struct rsr_kin *kin, uint32_t *can);
+/* All ranks of the world have met: one communicator for them, from the old one where that can be. */
+enum reshard_status rsr_comm_connect(struct reshard_context *context, struct reshard_fault *fault);
+/* In peace: all operations have ended. On failure it is to be aborted. */
+enum reshard_status rsr_comm_end(struct reshard_context *context, struct reshard_fault *fault);
 
 /* ---- nccl_program.c ---------------------------------------------------------------------------------------------- */
 

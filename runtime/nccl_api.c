@@ -23,6 +23,9 @@ enum reshard_status rsr_nccl_api_open(struct rsr_nccl_api *nccl, const char *pat
   LOAD(GetErrorString, )
   LOAD(GetLastError, )
 #undef LOAD
+#define LOAD(name, parameters) *(void **)&nccl->name = dlsym(nccl->library, "nccl" #name);
+  RSR_NCCL_OPTIONAL(LOAD)
+#undef LOAD
   int rc = nccl->GetVersion ? nccl->GetVersion(&nccl->version) : RSR_NCCL_OK;
   if (rc != RSR_NCCL_OK) {
     return rsr_fault(fault, RESHARD_UNSUPPORTED, "ncclGetVersion failed: %s (%d)",

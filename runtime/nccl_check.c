@@ -85,11 +85,15 @@ static enum reshard_status late(struct reshard_context *context, const char *wha
 }
 
 enum reshard_status rsr_comm_settle(struct reshard_context *context, const char *what, struct reshard_fault *fault) {
-  struct rsr_device *device = rsr_device_of(context);
+  return rsr_comm_settle_on(context, rsr_device_of(context)->comm, what, fault);
+}
+
+enum reshard_status rsr_comm_settle_on(struct reshard_context *context, void *comm, const char *what,
+                                       struct reshard_fault *fault) {
   struct rsr_patience patience = rsr_patience(context->config.timeout_seconds);
   do {
     int state = RSR_NCCL_OK;
-    enum reshard_status status = RSR_NCCL(CommGetAsyncError, device->comm, &state);
+    enum reshard_status status = RSR_NCCL(CommGetAsyncError, comm, &state);
     if (status == RESHARD_OK) status = rsr_nccl_said(context, state, what, fault);
     if (status != RESHARD_OK || state == RSR_NCCL_OK) return status;
   } while (rsr_patient(&patience));
@@ -118,5 +122,8 @@ void rsr_comm_abort(struct reshard_context *context) {
   struct reshard_fault ignored, *fault = &ignored;
   void *comm = device->comm;
   device->comm = NULL;
+  if (comm) (void)RSR_NCCL(CommAbort, comm);
+  comm = device->next; /* looked at now: until its parent was aborted NCCL may have set it */
+  device->next = NULL;
   if (comm) (void)RSR_NCCL(CommAbort, comm);
 }

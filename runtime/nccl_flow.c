@@ -40,8 +40,9 @@ static enum reshard_status add_messages(struct reshard_context *context, const s
   enum reshard_status status = RESHARD_OK;
   for (uint64_t i = 0; i < row->transfer_count && status == RESHARD_OK; i++) {
     const struct rsr_transfer *t = &device->transfers[row->transfers + i];
-    status = t->is_send ? RSR_NCCL(Send, t->ptr, t->bytes, RSR_NCCL_UINT8, (int)t->peer, device->comm, stream)
-                        : RSR_NCCL(Recv, t->ptr, t->bytes, RSR_NCCL_UINT8, (int)t->peer, device->comm, stream);
+    int peer = (int)(device->comm_ranks ? device->comm_ranks[t->peer] : t->peer);
+    status = t->is_send ? RSR_NCCL(Send, t->ptr, t->bytes, RSR_NCCL_UINT8, peer, device->comm, stream)
+                        : RSR_NCCL(Recv, t->ptr, t->bytes, RSR_NCCL_UINT8, peer, device->comm, stream);
   }
   return status;
 }

@@ -8,7 +8,7 @@
  * Ranks are world ranks: all training ranks, then all inference ranks, unless a cluster file puts one of each on the
  * same GPU (then that process has both roles). Every rank of the world takes part, with an empty program too.
  *
- * Collective calls (context, prepare, wait, swap) must be made by every rank of the world, in the same order.
+ * Collective calls (context, prepare, wait, swap, regroup) must be made by every rank of the world, in the same order.
  * They end on every live rank within the timeout, with an error if a rank is dead, failed, late, or made another call.
  *
  * Threads: a plan is read-only and may be shared. One context belongs to one thread at a time; different
@@ -197,9 +197,10 @@ struct reshard_config {
 /* Host, fused, no group, 30 s. */
 RESHARD_API void reshard_config_init(struct reshard_config *config);
 
-/* Collective. Maps and checks this rank's slice, agrees on plan_id with all ranks: if the plans differ, every rank gets
- * PLAN_DIFFERS with both ids. On success *context is the caller's; `plan` is borrowed until it is closed or swapped.
- * `fault` may be NULL. INVALID_ARGUMENT, BAD_PLAN, CANNOT_READ, PLAN_DIFFERS, TIMEOUT, PEER_FAILED, NO_MEMORY. */
+/* Collective; others may call regroup with the same plan. Maps and checks this rank's slice, agrees on plan_id with all
+ * ranks: if the plans differ, every rank gets PLAN_DIFFERS with both ids. On success *context is the caller's; `plan`
+ * is borrowed until it is closed or swapped. `fault` may be NULL. INVALID_ARGUMENT, BAD_PLAN, CANNOT_READ,
+ * PLAN_DIFFERS, TIMEOUT, PEER_FAILED, NO_MEMORY. */
 RESHARD_API enum reshard_status reshard_context_open(struct reshard_plan *plan, uint32_t world_rank,
                                                      const struct reshard_config *config,
                                                      struct reshard_context **context, struct reshard_fault *fault);
@@ -255,14 +256,16 @@ RESHARD_API enum reshard_status reshard_refit(struct reshard_context *context, v
 RESHARD_API enum reshard_status reshard_query(struct reshard_context *context);
 /* Collective. Ends the refit: all ranks agree that it is whole, and only then the version goes up by one, on all.
  * An error on any rank is an error on all; the destinations may then be torn, the version stays, no rank reads or
- * writes the caller's buffers any more, and the context can only be closed. WRONG_STATE without a refit. */
+ * writes the caller's buffers any more, and the context can only be closed or go to another group (regroup).
+ * WRONG_STATE without a refit. */
 RESHARD_API enum reshard_status reshard_wait(struct reshard_context *context);
 
 /* Which ranks of the two sides this world rank is, as the layouts count them; RESHARD_NO_RANK where it is none.
  * Pointers may be NULL. To be held against what the framework says that this process is. */
 RESHARD_API void reshard_ranks(const struct reshard_context *context, uint32_t *train_rank, uint32_t *infer_rank);
 
-/* The number of whole refits of this context. */
+/* The number of whole refits of this context, the same on all ranks; one that opens beside others that regroup goes on
+ * from theirs. */
 RESHARD_API uint64_t reshard_version(const struct reshard_context *context);
 /* The last error of any call on this context; status RESHARD_OK if there was none. */
 RESHARD_API void reshard_last_fault(const struct reshard_context *context, struct reshard_fault *fault);
@@ -271,6 +274,27 @@ RESHARD_API void reshard_last_fault(const struct reshard_context *context, struc
  * holds under the same side, name and size stay; the others are to be bound; then prepare. On failure all ranks
  * fail alike, and the context is as it was if they could agree. The old plan may then be closed. */
 RESHARD_API enum reshard_status reshard_swap(struct reshard_context *context, struct reshard_plan *plan);
+
+/* Goes over to another plan, of another world: ranks have left, died or joined, or have other numbers. Collective over
+ * the new world: those that stay call regroup, with their new world rank; those that join call context_open, with the
+ * same plan, and need not know of the others; those that leave close their contexts, before or meanwhile. It may follow
+ * a failed wait, prepare, swap or regroup, when the context could else only be closed. No refit may run, no captured
+ * one be launched; with nccl, graphs that a refit was captured into are destroyed before.
+ *
+ * `config` is that of the new world: `group` is a new group (host), `mpi_comm` a communicator of its ranks (mpi),
+ * `all_gather` a channel between them. Timeout, flags and inject are taken, too; backend and mode must be the same;
+ * device and libraries stay. nccl: what NCCL can leave of the old communicator's connections stays (docs/nccl.md).
+ *
+ * Then the version is the largest that any rank had, on all; the pointers of buffers that this rank's part of the new
+ * plan holds under the same side, name and size stay; the others are to be bound; then prepare. The old plan may be
+ * closed.
+ *
+ * On failure all ranks of the new world fail alike, within the timeout. If they have not agreed to go over (a rank that
+ * did not come, plans that differ, a slice that cannot be read), the context is as it was. If the new connection failed
+ * after that, which only nccl has, the context has the new plan and its old version and can do nothing but regroup
+ * again or be closed; the fault says so. INVALID_ARGUMENT, WRONG_STATE (a refit runs), and all of context_open. */
+RESHARD_API enum reshard_status reshard_regroup(struct reshard_context *context, struct reshard_plan *plan,
+                                                uint32_t world_rank, const struct reshard_config *config);
 
 #ifdef __cplusplus
 }

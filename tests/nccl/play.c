@@ -206,7 +206,7 @@ void play_begin(struct play *play, const struct standin_options *options) {
   CHECK(options->world == world, "world");
   standin_begin(options);
   to_devices(play);
-  struct standin_channel *channel = standin_channel_new(), *second = standin_channel_new();
+  struct standin_channel *channel = standin_channel_new(world), *second = standin_channel_new(world);
   memset(play->actors, 0, world * sizeof *play->actors);
   for (uint32_t r = 0; r < world; r++) {
     play->seats[r] = (struct standin_seat){channel, r};

@@ -290,6 +290,12 @@ void standin_sleep(double seconds) {
   nanosleep(&time, NULL);
 }
 
+void standin_fail(uint32_t rank, uint64_t call) {
+  standin.options.rank = rank;
+  standin.options.fail_call = call > 0 ? standin.hosts[rank].counts.calls + call : 0;
+  standin.hosts[rank].counts.failed = NULL;
+}
+
 double standin_now(void) {
   return (double)standin.now * 1e-9;
 }
@@ -347,7 +353,6 @@ void standin_run(void (*body)(uint32_t rank, void *arg), void *arg) {
     struct host *host = &standin.hosts[r];
     seats[r] = (struct seat){host, body, arg};
     host->state = HOST_READY;
-    host->dead = false;
     CHECK(pthread_create(&host->thread, NULL, thread, &seats[r]) == 0, "thread");
   }
   sem_post(&standin.hosts[standin_random(world)].go);

@@ -53,7 +53,7 @@ struct standin_seat {
   struct standin_channel *channel;
   uint32_t rank;
 };
-struct standin_channel *standin_channel_new(void); /* gone at end */
+struct standin_channel *standin_channel_new(uint32_t world); /* gone at end */
 int standin_all_gather(void *user, const void *mine, size_t bytes, void *all, double timeout_seconds);
 
 /* In a rank's thread: its process is killed. What it has queued never runs; the thread must return without a call. */
@@ -63,6 +63,8 @@ void standin_sleep(double seconds);
 /* In a rank's thread: its device has no memory left, or has again. */
 void standin_exhaust(bool empty);
 double standin_now(void);
+/* Between runs: so many calls of `rank` on, one fails. 0: none. */
+void standin_fail(uint32_t rank, uint64_t call);
 
 /* The first violation, or NULL. */
 const char *standin_violation(void);
@@ -70,11 +72,11 @@ const char *standin_violation(void);
 const char *standin_stuck(void);
 /* What the ranks that live still hold of what they made, in words, or NULL. The caller's memory does not count. */
 const char *standin_leak(void);
-/* Of `rank` in this run: calls that may fail, waits, groups, sends, messages received, blocks, communicators, so far;
- * the name of the call that was made to fail.
+/* Of `rank` in this run: calls that may fail, waits, groups, sends, messages received, blocks, communicators from an
+ * id, by shrinking and by growing, so far; the name of the call that was made to fail.
  */
 struct standin_counts {
-  uint64_t calls, waits, groups, sends, received, mallocs, comms, picks;
+  uint64_t calls, waits, groups, sends, received, mallocs, comms, shrunk, grown, picks;
   const char *failed;
   uint64_t failed_always;
 };

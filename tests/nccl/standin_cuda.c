@@ -458,7 +458,7 @@ int cudaGraphDestroy(struct graph *graph) {
 }
 
 bool standin_has_captured(const struct comm *comm) {
-  const struct host *host = &standin.hosts[comm->rank];
+  const struct host *host = &standin.hosts[comm->host];
   const struct list *lists[] = {&host->graphs, &host->execs};
   for (int l = 0; l < 2; l++) {
     for (uint64_t g = 0; g < lists[l]->count; g++) {

@@ -83,11 +83,43 @@ struct event {
   struct graph *capture; /* op belongs to it */
 };
 
-enum comm_state { COMM_JOINING, COMM_READY, COMM_LAUNCHING, COMM_FLUSHING, COMM_FLUSHED, COMM_GONE };
+enum nccl_result {
+  NCCL_OK = 0,
+  NCCL_UNHANDLED = 1,
+  NCCL_INTERNAL = 3,
+  NCCL_INVALID_ARGUMENT = 4,
+  NCCL_INVALID_USAGE = 5,
+  NCCL_REMOTE = 6,
+  NCCL_IN_PROGRESS = 7
+};
+
+struct unique_id {
+  char bytes[128];
+};
+
+/* The form of 2.28, as far as it is looked at. */
+struct nccl_config {
+  size_t size;
+  unsigned magic, version;
+  int blocking, ctas[3];
+  const char *net;
+  int share, traffic;
+  const char *name;
+  int more[2], shrink_share;
+};
+
+enum comm_state { COMM_JOINING, COMM_READY, COMM_LAUNCHING, COMM_SHRINKING, COMM_FLUSHING, COMM_FLUSHED, COMM_GONE };
 
 struct comm {
-  uint64_t clique; /* communicators of one id */
-  uint32_t rank, ranks;
+  uint64_t clique;      /* communicators of one id */
+  uint32_t rank, ranks; /* in it */
+  uint32_t host;        /* whose it is */
+  bool may_share;
+  uint64_t share; /* communicators of a host with connections in common; 0: none */
+  /* shrinking */
+  int *excluded, excluded_count, flags;
+  struct comm **child;
+  uint64_t child_clique;
   enum comm_state state;
   int error;
   struct op *group;      /* on its way to a stream */
@@ -127,11 +159,12 @@ struct host {
 struct standin {
   struct standin_options options;
   struct host *hosts;
-  uint64_t random, now, clique;
+  uint64_t random, now, clique, shares;
   uint32_t live;                  /* threads */
   struct list ops;                /* all that were made, to free them */
   struct list ready, pairs, jobs; /* struct op, struct part (the send), struct comm */
   struct list channels;
+  struct list grows; /* struct grow: ids of CommGetUniqueId */
   uint64_t op_count, unfinished, idle;
   uint32_t lag;          /* the rank or kind of work that the seed holds back */
   uint64_t until, eager; /* how many more picks; how often a rank goes on before bodies run */
@@ -174,6 +207,24 @@ void standin_forget_comm(struct comm *comm);
 bool standin_has_captured(const struct comm *comm);
 /* Takes an operation's messages back; the other ends wait on. */
 void standin_unmatch(struct op *op);
+
+/* ---- communicators ----------------------------------------------------------------------------------------------- */
+
+/* A communicator of the caller's that lives; else a violation. */
+bool standin_usable(struct comm *comm, const char *call);
+/* Of this rank of the clique; NULL: not there, or gone. */
+struct comm *standin_member(uint64_t clique, uint32_t rank);
+/* One more of the rank's. */
+struct comm *standin_comm_of(struct host *host, uint64_t clique, uint32_t ranks, uint32_t rank);
+/* One more of the calling rank's, which is on its device. */
+struct comm *standin_new_comm(uint64_t clique, uint32_t ranks, uint32_t rank, const struct nccl_config *config);
+/* If all are there, each becomes ready in time. */
+void standin_join(struct comm *comm);
+/* The job of one that all have shrunk: the child is there. */
+void standin_shrunk(struct comm *parent);
+bool standin_has_work(const struct comm *comm);
+void standin_end_groups(struct comm *comm);
+void standin_forget_grows(void);
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 

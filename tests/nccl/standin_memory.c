@@ -155,6 +155,8 @@ void standin_memory_free(unsigned char *ptr) {
 
 /* Gathers go by their number: rank r is in its seats[r]-th. */
 struct gather {
+  uint32_t world;
+  bool is_over;
   unsigned char *words;
   size_t bytes;
   uint32_t arrived;
@@ -162,13 +164,15 @@ struct gather {
 
 struct standin_channel {
   struct list gathers;
+  uint32_t world;
   uint64_t *seats;
 };
 
-struct standin_channel *standin_channel_new(void) {
+struct standin_channel *standin_channel_new(uint32_t world) {
   struct standin_channel *channel = calloc(1, sizeof *channel);
   CHECK(channel, "memory");
-  channel->seats = calloc(standin.options.world, sizeof *channel->seats);
+  channel->world = world;
+  channel->seats = calloc(world, sizeof *channel->seats);
   CHECK(channel->seats, "memory");
   list_add(&standin.channels, channel);
   return channel;
@@ -186,7 +190,8 @@ static void free_channel(struct standin_channel *channel) {
 }
 
 static bool is_full(void *arg) {
-  return ((struct gather *)arg)->arrived == standin.options.world;
+  const struct gather *gather = arg;
+  return gather->arrived == gather->world || gather->is_over;
 }
 
 int standin_all_gather(void *user, const void *mine, size_t bytes, void *all, double timeout_seconds) {
@@ -194,7 +199,8 @@ int standin_all_gather(void *user, const void *mine, size_t bytes, void *all, do
   uint64_t number = seat->channel->seats[seat->rank]++;
   if (number == seat->channel->gathers.count) {
     struct gather *fresh = calloc(1, sizeof *fresh);
-    CHECK(fresh && (fresh->words = calloc(standin.options.world, bytes)), "memory");
+    CHECK(fresh && (fresh->words = calloc(seat->channel->world, bytes)), "memory");
+    fresh->world = seat->channel->world;
     fresh->bytes = bytes;
     list_add(&seat->channel->gathers, fresh);
   }
@@ -203,8 +209,10 @@ int standin_all_gather(void *user, const void *mine, size_t bytes, void *all, do
   memcpy(gather->words + bytes * seat->rank, mine, bytes);
   gather->arrived++;
   standin_block("an all-gather", is_full, gather, standin.now + (uint64_t)(timeout_seconds * 1e9));
-  if (!is_full(gather)) return 1;
-  memcpy(all, gather->words, bytes * standin.options.world);
+  /* Who waits no longer ends it for all, also for those that come late. */
+  if (gather->arrived < gather->world) gather->is_over = true;
+  if (gather->is_over) return 1;
+  memcpy(all, gather->words, bytes * gather->world);
   return 0;
 }
 

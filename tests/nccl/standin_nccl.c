@@ -9,19 +9,6 @@
 #include "tests/check.h"
 #include "tests/nccl/standin_impl.h"
 
-enum { OK = 0, UNHANDLED = 1, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, REMOTE = 6, IN_PROGRESS = 7 };
-
-struct unique_id {
-  char bytes[128];
-};
-
-/* The form of 2.28, as far as it is looked at. */
-struct config {
-  size_t size;
-  unsigned magic, version;
-  int blocking;
-};
-
 struct call_part {
   struct part part;
   struct comm *comm;
@@ -35,19 +22,20 @@ static bool is_of(const struct host *host, const struct comm *comm) {
   return false;
 }
 
-/* A communicator of the caller's that lives; else a violation. */
-static bool usable(struct comm *comm, const char *call) {
+bool standin_usable(struct comm *comm, const char *call) {
   struct host *host = standin_self();
   if (comm && is_of(host, comm) && comm->state != COMM_GONE) return true;
   standin_violates("rank %u: %s on a communicator that is not, or no more", host->rank, call);
   return false;
 }
 
-static struct comm *member(uint64_t clique, uint32_t rank) {
-  const struct host *host = &standin.hosts[rank];
-  for (uint64_t i = 0; i < host->comms.count; i++) {
-    struct comm *comm = host->comms.rows[i];
-    if (comm->clique == clique && comm->state != COMM_GONE) return comm;
+struct comm *standin_member(uint64_t clique, uint32_t rank) {
+  for (uint32_t h = 0; h < standin.options.world; h++) {
+    const struct host *host = &standin.hosts[h];
+    for (uint64_t i = 0; i < host->comms.count; i++) {
+      struct comm *comm = host->comms.rows[i];
+      if (comm->clique == clique && comm->rank == rank && comm->state != COMM_GONE) return comm;
+    }
   }
   return NULL;
 }
@@ -58,7 +46,7 @@ int ncclGetVersion(int *version);
 const char *ncclGetErrorString(int result);
 const char *ncclGetLastError(struct comm *comm);
 int ncclGetUniqueId(struct unique_id *id);
-int ncclCommInitRankConfig(struct comm **out, int ranks, struct unique_id id, int rank, struct config *config);
+int ncclCommInitRankConfig(struct comm **out, int ranks, struct unique_id id, int rank, struct nccl_config *config);
 int ncclCommGetAsyncError(struct comm *comm, int *error);
 int ncclCommFinalize(struct comm *comm);
 int ncclCommDestroy(struct comm *comm);
@@ -71,8 +59,8 @@ int ncclSend(const void *ptr, size_t count, int dtype, int peer, struct comm *co
 int ncclRecv(void *ptr, size_t count, int dtype, int peer, struct comm *comm, struct stream *stream);
 
 int ncclGetVersion(int *version) {
-  *version = 22809;
-  return standin_enter("ncclGetVersion") ? OK : UNHANDLED;
+  *version = STANDIN_NCCL_VERSION;
+  return standin_enter("ncclGetVersion") ? NCCL_OK : NCCL_UNHANDLED;
 }
 
 const char *ncclGetErrorString(int result) {
@@ -87,46 +75,55 @@ const char *ncclGetLastError(struct comm *comm) {
 }
 
 int ncclGetUniqueId(struct unique_id *id) {
-  if (!standin_enter("ncclGetUniqueId")) return UNHANDLED;
+  if (!standin_enter("ncclGetUniqueId")) return NCCL_UNHANDLED;
   memset(id, 0, sizeof *id);
   standin.clique++;
   memcpy(id->bytes + 40, &standin.clique, sizeof standin.clique);
-  return OK;
+  return NCCL_OK;
 }
 
-static void join(struct comm *comm) {
+void standin_join(struct comm *comm) {
   for (uint32_t r = 0; r < comm->ranks; r++) {
-    if (!member(comm->clique, r)) return;
+    if (!standin_member(comm->clique, r)) return;
   }
-  for (uint32_t r = 0; r < comm->ranks; r++) list_add(&standin.jobs, member(comm->clique, r));
+  for (uint32_t r = 0; r < comm->ranks; r++) list_add(&standin.jobs, standin_member(comm->clique, r));
 }
 
-int ncclCommInitRankConfig(struct comm **out, int ranks, struct unique_id id, int rank, struct config *config) {
-  if (!standin_enter("ncclCommInitRankConfig")) return UNHANDLED;
-  struct host *host = standin_self();
-  if (config->magic != 0xcafebeefu || config->size < sizeof *config || config->blocking != 0 ||
-      ranks != (int)standin.options.world || rank != (int)host->rank || host->device != rank) {
-    standin_violates("rank %u: ncclCommInitRankConfig with odd arguments, or not on its device", host->rank);
-    return INVALID_ARGUMENT;
-  }
+struct comm *standin_comm_of(struct host *host, uint64_t clique, uint32_t ranks, uint32_t rank) {
   struct comm *comm = calloc(1, sizeof *comm);
   CHECK(comm, "memory");
-  memcpy(&comm->clique, id.bytes + 40, sizeof comm->clique);
-  comm->rank = (uint32_t)rank;
-  comm->ranks = (uint32_t)ranks;
-  comm->out = calloc(comm->ranks, sizeof *comm->out);
-  comm->in = calloc(comm->ranks, sizeof *comm->in);
+  *comm = (struct comm){.clique = clique, .rank = rank, .ranks = ranks, .host = host->rank};
+  comm->out = calloc(ranks, sizeof *comm->out);
+  comm->in = calloc(ranks, sizeof *comm->in);
   CHECK(comm->out && comm->in, "memory");
-  if (comm->clique == 0 || member(comm->clique, comm->rank)) standin_violates("rank %d: a bad unique id", rank);
+  if (clique == 0 || standin_member(clique, rank)) standin_violates("rank %u: a bad unique id", host->rank);
   list_add(&host->comms, comm);
-  host->counts.comms++;
-  *out = comm;
-  join(comm);
-  return IN_PROGRESS;
+  return comm;
+}
+
+struct comm *standin_new_comm(uint64_t clique, uint32_t ranks, uint32_t rank, const struct nccl_config *config) {
+  struct host *host = standin_self();
+  if (config->magic != 0xcafebeefu || config->size < sizeof *config || config->blocking != 0 || rank >= ranks ||
+      ranks > standin.options.world || host->device != (int)host->rank)
+    standin_violates("rank %u: a communicator with odd arguments, or not on its device", host->rank);
+  struct comm *comm = standin_comm_of(host, clique, ranks, rank);
+  comm->may_share = config->shrink_share == 1;
+  return comm;
+}
+
+int ncclCommInitRankConfig(struct comm **out, int ranks, struct unique_id id, int rank, struct nccl_config *config) {
+  if (!standin_enter("ncclCommInitRankConfig")) return NCCL_UNHANDLED;
+  uint64_t clique;
+  memcpy(&clique, id.bytes + 40, sizeof clique);
+  *out = standin_new_comm(clique, (uint32_t)ranks, (uint32_t)rank, config);
+  standin_self()->counts.comms++;
+  standin_join(*out);
+  return NCCL_IN_PROGRESS;
 }
 
 void standin_run_job(struct comm *comm) {
   list_remove(&standin.jobs, comm);
+  if (comm->state == COMM_SHRINKING) standin_shrunk(comm);
   if (comm->state == COMM_LAUNCHING) {
     comm->target->launching = NULL;
     standin_queue(comm->target, comm->group);
@@ -137,31 +134,32 @@ void standin_run_job(struct comm *comm) {
 }
 
 int ncclCommGetAsyncError(struct comm *comm, int *error) {
-  if (!standin_enter("ncclCommGetAsyncError")) return UNHANDLED;
-  if (!usable(comm, "ncclCommGetAsyncError")) return INVALID_ARGUMENT;
-  bool busy = comm->state == COMM_JOINING || comm->state == COMM_LAUNCHING || comm->state == COMM_FLUSHING;
-  *error = comm->error ? comm->error : busy ? IN_PROGRESS : OK;
-  return OK;
+  if (!standin_enter("ncclCommGetAsyncError")) return NCCL_UNHANDLED;
+  if (!standin_usable(comm, "ncclCommGetAsyncError")) return NCCL_INVALID_ARGUMENT;
+  bool busy = comm->state == COMM_JOINING || comm->state == COMM_LAUNCHING || comm->state == COMM_SHRINKING ||
+              comm->state == COMM_FLUSHING;
+  *error = comm->error ? comm->error : busy ? NCCL_IN_PROGRESS : NCCL_OK;
+  return NCCL_OK;
 }
 
-static bool has_work(const struct comm *comm) {
+bool standin_has_work(const struct comm *comm) {
   return comm->group || (comm->last && comm->last->state != OP_DONE && comm->last->submitted);
 }
 
 int ncclCommFinalize(struct comm *comm) {
-  if (!standin_enter("ncclCommFinalize")) return UNHANDLED;
-  if (!usable(comm, "ncclCommFinalize")) return INVALID_ARGUMENT;
-  if (comm->state != COMM_READY || has_work(comm)) {
-    standin_violates("rank %u: ncclCommFinalize while the communicator works", comm->rank);
-    return INVALID_USAGE;
+  if (!standin_enter("ncclCommFinalize")) return NCCL_UNHANDLED;
+  if (!standin_usable(comm, "ncclCommFinalize")) return NCCL_INVALID_ARGUMENT;
+  if (comm->state != COMM_READY || standin_has_work(comm)) {
+    standin_violates("rank %u: ncclCommFinalize while the communicator works", comm->host);
+    return NCCL_INVALID_USAGE;
   }
   comm->state = COMM_FLUSHING;
   list_add(&standin.jobs, comm);
-  return IN_PROGRESS;
+  return NCCL_IN_PROGRESS;
 }
 
 /* Operations of a communicator that goes: what was queued ends without a word. */
-static void end_groups(struct comm *comm) {
+void standin_end_groups(struct comm *comm) {
   for (uint64_t i = 0; i < comm->groups.count; i++) {
     struct op *op = comm->groups.rows[i];
     if (!op->submitted || op->state == OP_DONE || op->state == OP_NEVER) continue;
@@ -175,7 +173,7 @@ static void end_groups(struct comm *comm) {
 static void end_comm(struct comm *comm) {
   list_remove(&standin.jobs, comm);
   if (comm->target) comm->target->launching = NULL;
-  end_groups(comm);
+  standin_end_groups(comm);
   comm->state = COMM_GONE;
 }
 
@@ -185,6 +183,7 @@ void standin_forget_comm(struct comm *comm) {
     list_free(&comm->in[r]);
   }
   list_free(&comm->groups);
+  free(comm->excluded);
   free(comm->out);
   free(comm->in);
   free(comm);
@@ -192,29 +191,35 @@ void standin_forget_comm(struct comm *comm) {
 
 /* The memory stays until the end: captured groups may still point there. */
 static void bury(struct comm *comm) {
-  struct host *host = &standin.hosts[comm->rank];
+  struct host *host = &standin.hosts[comm->host];
   list_remove(&host->comms, comm);
   list_add(&host->dead_comms, comm);
 }
 
 int ncclCommDestroy(struct comm *comm) {
   bool good = standin_enter("ncclCommDestroy");
-  if (!usable(comm, "ncclCommDestroy")) return INVALID_ARGUMENT;
+  if (!standin_usable(comm, "ncclCommDestroy")) return NCCL_INVALID_ARGUMENT;
   if (comm->state != COMM_FLUSHED || standin_has_captured(comm))
     standin_violates("rank %u: ncclCommDestroy before ncclCommFinalize is through, or while graphs have its groups",
-                     comm->rank);
-  if (comm->registrations > 0) standin_violates("rank %u: buffers are still registered", comm->rank);
+                     comm->host);
+  if (comm->registrations > 0) standin_violates("rank %u: buffers are still registered", comm->host);
   end_comm(comm);
   bury(comm);
-  return good ? OK : UNHANDLED;
+  return good ? NCCL_OK : NCCL_UNHANDLED;
 }
 
 int ncclCommAbort(struct comm *comm) {
   bool good = standin_enter("ncclCommAbort");
-  if (!usable(comm, "ncclCommAbort")) return INVALID_ARGUMENT;
+  if (!standin_usable(comm, "ncclCommAbort")) return NCCL_INVALID_ARGUMENT;
   end_comm(comm);
+  /* It takes along what shares its connections. */
+  const struct host *host = standin_self();
+  for (uint64_t i = 0; i < host->comms.count && comm->share > 0; i++) {
+    struct comm *other = host->comms.rows[i];
+    if (other->share == comm->share && other->state != COMM_GONE) other->error = NCCL_INTERNAL;
+  }
   bury(comm);
-  return good ? OK : UNHANDLED;
+  return good ? NCCL_OK : NCCL_UNHANDLED;
 }
 
 void standin_kill_comms(struct host *host) {
@@ -226,55 +231,55 @@ void standin_kill_comms(struct host *host) {
       if (op->parts_left > 0) standin_unmatch(op);
     }
     for (uint32_t r = 0; r < comm->ranks; r++) {
-      struct comm *peer = r == host->rank ? NULL : member(comm->clique, r);
-      if (peer && !standin.options.deaf && standin_random(2) == 0) peer->error = REMOTE;
+      struct comm *peer = r == comm->rank ? NULL : standin_member(comm->clique, r);
+      if (peer && !standin.options.deaf && standin_random(2) == 0) peer->error = NCCL_REMOTE;
     }
     comm->state = COMM_GONE;
   }
 }
 
 int ncclCommRegister(struct comm *comm, void *ptr, size_t bytes, void **handle) {
-  if (!standin_enter("ncclCommRegister")) return UNHANDLED;
-  if (!usable(comm, "ncclCommRegister")) return INVALID_ARGUMENT;
-  if (!standin_is_live(comm->rank, ptr, bytes)) standin_violates("rank %u: no such memory to register", comm->rank);
+  if (!standin_enter("ncclCommRegister")) return NCCL_UNHANDLED;
+  if (!standin_usable(comm, "ncclCommRegister")) return NCCL_INVALID_ARGUMENT;
+  if (!standin_is_live(comm->host, ptr, bytes)) standin_violates("rank %u: no such memory to register", comm->host);
   comm->registrations++;
   *handle = ptr;
-  return OK;
+  return NCCL_OK;
 }
 
 int ncclCommDeregister(struct comm *comm, void *handle) {
   bool good = standin_enter("ncclCommDeregister");
-  if (!usable(comm, "ncclCommDeregister")) return INVALID_ARGUMENT;
-  if (!handle || comm->registrations == 0 || has_work(comm))
-    standin_violates("rank %u: ncclCommDeregister of nothing, or while the communicator works", comm->rank);
+  if (!standin_usable(comm, "ncclCommDeregister")) return NCCL_INVALID_ARGUMENT;
+  if (!handle || comm->registrations == 0 || standin_has_work(comm))
+    standin_violates("rank %u: ncclCommDeregister of nothing, or while the communicator works", comm->host);
   comm->registrations--;
-  return good ? OK : UNHANDLED;
+  return good ? NCCL_OK : NCCL_UNHANDLED;
 }
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 int ncclGroupStart(void) {
-  if (!standin_enter("ncclGroupStart")) return UNHANDLED;
+  if (!standin_enter("ncclGroupStart")) return NCCL_UNHANDLED;
   struct host *host = standin_self();
   if (host->in_group) standin_violates("rank %u: a group in a group", host->rank);
   bool drops = ++host->counts.groups == standin.options.drop_group && host->rank == standin.options.rank;
   host->in_group = !drops;
-  return OK;
+  return NCCL_OK;
 }
 
 static int message(bool is_send, void *ptr, size_t bytes, int dtype, int peer, struct comm *comm,
                    struct stream *stream) {
   struct host *host = standin_self();
-  if (!usable(comm, is_send ? "ncclSend" : "ncclRecv")) return INVALID_ARGUMENT;
+  if (!standin_usable(comm, is_send ? "ncclSend" : "ncclRecv")) return NCCL_INVALID_ARGUMENT;
   if (comm->state != COMM_READY || dtype != 1 || peer < 0 || (uint32_t)peer >= comm->ranks) {
     standin_violates("rank %u: a message on a communicator that is not ready, or with odd arguments", host->rank);
-    return INVALID_USAGE;
+    return NCCL_INVALID_USAGE;
   }
   if (!standin_is_live(host->rank, ptr, bytes))
     standin_violates("rank %u: a message from or to memory that is no one's", host->rank);
   if (!host->in_group) {
     standin_violates("rank %u: a message outside a group", host->rank);
-    return INVALID_USAGE;
+    return NCCL_INVALID_USAGE;
   }
   if (is_send && ++host->counts.sends == standin.options.cut_message && host->rank == standin.options.rank) bytes--;
   struct call_part *call = calloc(1, sizeof *call);
@@ -283,16 +288,16 @@ static int message(bool is_send, void *ptr, size_t bytes, int dtype, int peer, s
   call->comm = comm;
   call->stream = stream;
   list_add(&host->group_parts, call);
-  return OK;
+  return NCCL_OK;
 }
 
 int ncclSend(const void *ptr, size_t count, int dtype, int peer, struct comm *comm, struct stream *stream) {
-  if (!standin_enter("ncclSend")) return UNHANDLED;
+  if (!standin_enter("ncclSend")) return NCCL_UNHANDLED;
   return message(true, (void *)(uintptr_t)ptr, count, dtype, peer, comm, stream);
 }
 
 int ncclRecv(void *ptr, size_t count, int dtype, int peer, struct comm *comm, struct stream *stream) {
-  if (!standin_enter("ncclRecv")) return UNHANDLED;
+  if (!standin_enter("ncclRecv")) return NCCL_UNHANDLED;
   return message(false, ptr, count, dtype, peer, comm, stream);
 }
 
@@ -343,22 +348,22 @@ int ncclGroupEnd(void) {
   if (!host->in_group) standin_violates("rank %u: ncclGroupEnd without ncclGroupStart", host->rank);
   host->in_group = false;
   struct call_part *first = host->group_parts.count > 0 ? host->group_parts.rows[0] : NULL;
-  int rc = OK;
+  int rc = NCCL_OK;
   if (good && first && first->stream->launching) {
     standin_violates("rank %u: ncclGroupEnd while the group before is still launched", host->rank);
-    rc = INVALID_USAGE;
+    rc = NCCL_INVALID_USAGE;
   } else if (good && first) {
     queue_group(host, first->comm, first->stream);
-    rc = first->comm->state == COMM_LAUNCHING ? IN_PROGRESS : OK;
-    if (rc == IN_PROGRESS && standin_random(2) == 0) {
+    rc = first->comm->state == COMM_LAUNCHING ? NCCL_IN_PROGRESS : NCCL_OK;
+    if (rc == NCCL_IN_PROGRESS && standin_random(2) == 0) {
       standin_run_job(first->comm);
-      rc = OK;
+      rc = NCCL_OK;
     }
   }
   for (uint64_t i = 0; i < host->group_parts.count; i++) free(host->group_parts.rows[i]);
   host->group_parts.count = 0;
   standin_free_early(host);
-  return good ? rc : UNHANDLED;
+  return good ? rc : NCCL_UNHANDLED;
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
@@ -390,7 +395,7 @@ void standin_start_group(struct op *op) {
     struct part *part = &op->parts[i];
     part->group = op;
     list_add(part->is_send ? &comm->out[part->peer] : &comm->in[part->peer], part);
-    struct comm *peer = member(comm->clique, part->peer);
+    struct comm *peer = standin_member(comm->clique, part->peer);
     if (!peer) continue;
     if (part->is_send)
       match(&comm->out[part->peer], &peer->in[comm->rank]);
