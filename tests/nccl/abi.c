@@ -52,7 +52,10 @@ _Static_assert(sizeof(struct rsr_nccl_config) <= sizeof(ncclConfig_t), "configur
 SAME_PLACE(struct rsr_nccl_config, blocking, ncclConfig_t, blocking);
 SAME_PLACE(struct rsr_nccl_config, net_name, ncclConfig_t, netName);
 SAME_PLACE(struct rsr_nccl_config, comm_name, ncclConfig_t, commName);
+SAME_PLACE(struct rsr_nccl_config, shrink_share, ncclConfig_t, shrinkShare);
 SAME_PLACE(struct rsr_nccl_config, nvlink_centric_sched, ncclConfig_t, nvlinkCentricSched);
+SAME(RSR_NCCL_SHRINK_DEFAULT, NCCL_SHRINK_DEFAULT);
+SAME(RSR_NCCL_SHRINK_ABORT, NCCL_SHRINK_ABORT);
 
 /* Functions that have changed between versions: as they are called here. */
 void rsr_abi(void);
@@ -63,5 +66,11 @@ void rsr_abi(void) {
   cudaError_t (*launch)(const cudaLaunchConfig_t *, const void *, void **) = cudaLaunchKernelExC;
   ncclResult_t (*init)(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *) = ncclCommInitRankConfig;
   ncclResult_t (*registers)(const ncclComm_t, void *, size_t, void **) = ncclCommRegister;
-  (void)library, (void)instantiate, (void)launch, (void)init, (void)registers;
+  ncclResult_t (*shrink)(ncclComm_t, int *, int, ncclComm_t *, ncclConfig_t *, int) = ncclCommShrink;
+#if NCCL_VERSION_CODE >= 22900
+  ncclResult_t (*unique)(ncclComm_t, ncclUniqueId *) = ncclCommGetUniqueId;
+  ncclResult_t (*grow)(ncclComm_t, int, const ncclUniqueId *, int, ncclComm_t *, ncclConfig_t *) = ncclCommGrow;
+  (void)unique, (void)grow;
+#endif
+  (void)library, (void)instantiate, (void)launch, (void)init, (void)registers, (void)shrink;
 }

@@ -46,12 +46,12 @@ def plan(train=TRAIN, infer=INFER):
         return reshard.Plan.from_bytes((scratch / "plan").read_bytes())
 
 
-def arrays(rank):
-    """(side, dict of arrays) of a world rank."""
+def arrays(rank, columns=2):
+    """(side, dict of arrays) of a world rank; an inference rank has so many columns."""
     if rank < 2:
         own = {"w": W[4 * rank:4 * rank + 4].copy()}
         return "train", own if rank else own | {"layers.0.b": B.copy(), "s": np.array(7, dtype=np.float32)}
-    return "infer", {"w": np.full((8, 2), -1, np.float32), "layers.0.b": np.full(6, 9, np.uint16), "s": np.array(-1, np.float32)}
+    return "infer", {"w": np.full((8, columns), -1, np.float32), "layers.0.b": np.full(6, 9, np.uint16), "s": np.array(-1, np.float32)}
 
 
 def refit(context, side, tensors):
@@ -234,6 +234,51 @@ def test_swap():
     assert reshard.host.run(first, rank) == [7.0] * 5
     first.close()
     second.close()
+
+
+def test_regroup():
+    """One inference rank of three goes and comes again; the others stay, under other numbers."""
+    three, two = plan(), plan(infer=INFER.replace("[tp: 3]", "[tp: 2]"))
+    worlds = (three, two, three)
+    groups = [reshard.HostGroup(p.world) for p in worlds]
+    failures = []
+
+    def goes(number):
+        context = None
+        for step, (p, group) in enumerate(zip(worlds, groups)):
+            rank = (number + 1) % 4 if step == 1 else number
+            if step == 1 and number == 4:
+                context.close()
+                context = None
+                continue
+            if context is None:
+                context = reshard.Context(p, rank, group)
+            else:
+                context.regroup(p, rank, group)
+            assert context.rank == rank and context.plan is p and context.version == step
+            side, mine = arrays(rank, columns=6 // p.infer_world)
+            assert refit(context, side, mine) == step + 1
+            if side == "infer":
+                first = (rank - 2) * mine["w"].shape[1]
+                assert np.array_equal(mine["w"], W[:, first:first + mine["w"].shape[1]])
+        context.close()
+
+    def life(number):
+        try:
+            goes(number)
+        except BaseException as error:
+            failures.append(error)
+            for group in groups:
+                group.abort(0, str(error))
+    threads = [threading.Thread(target=life, args=(n,)) for n in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    for shared in (*groups, two, three):  # nothing holds them any more
+        shared.close()
 
 
 def test_plans_differ():

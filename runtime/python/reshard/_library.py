@@ -126,6 +126,7 @@ _FUNCTIONS = {
     "reshard_version": (c_uint64, [c_void_p]),
     "reshard_last_fault": (None, [c_void_p, POINTER(CFault)]),
     "reshard_swap": (c_int, [c_void_p, c_void_p]),
+    "reshard_regroup": (c_int, [c_void_p, c_void_p, c_uint32, POINTER(CConfig)]),
 }
 
 

@@ -67,6 +67,13 @@ def _gather(function, world, failures):
     return ALL_GATHER(call)
 
 
+def _check_place(plan, rank):
+    if plan._handle is None:
+        raise WrongState(Fault(Status.WRONG_STATE, "the plan is closed"))
+    if not 0 <= rank < plan.world:
+        raise InvalidArgument(Fault(Status.INVALID_ARGUMENT, f"rank {rank} is not one of the plan's {plan.world}"))
+
+
 class Context:
     """Context(plan, rank, group=G): of the host backend, G is the HostGroup that the rank threads share.
     Context(plan, rank, backend="mpi"): reshard.mpi.init() came before.
@@ -115,22 +122,17 @@ class Context:
         for field, path in (("cuda_library", cuda_library), ("nccl_library", nccl_library)):
             setattr(config, field, os.fsencode(path) if path is not None else None)
         if all_gather is not None:
-            config.all_gather = self._all_gather = _gather(all_gather, plan.world, self._gather_failures)
+            config.all_gather = _gather(all_gather, plan.world, self._gather_failures)
         if inject is not None:
             kind, at, *seconds = inject
             config.inject.kind, config.inject.round = _choose(kind, _INJECTIONS, "inject"), at
             config.inject.seconds = seconds[0] if seconds else 0
-        if plan._handle is None:
-            raise WrongState(Fault(Status.WRONG_STATE, "the plan is closed"))
-        if not 0 <= rank < plan.world:
-            raise InvalidArgument(Fault(Status.INVALID_ARGUMENT, f"rank {rank} is not one of the plan's {plan.world}"))
+        _check_place(plan, rank)
         handle, fault = ctypes.c_void_p(), CFault()
         if self._lib.reshard_context_open(plan._handle, rank, byref(config), byref(handle), byref(fault)) != Status.OK:
             raise self._error(fault_of(fault))
-        self._handle = handle
-        plan._contexts += 1
-        if group is not None:
-            group._contexts += 1
+        self._handle, self._config, self._configs, self._held = handle, config, [config], []
+        self._hold(plan, group)
         self._alive = {}
         self._read_buffers()
 
@@ -149,6 +151,19 @@ class Context:
                 info.bound,
             )
         self._alive = {key: thing for key, thing in self._alive.items() if key in self._buffers}
+
+    def _hold(self, *shared):
+        """Plans and groups that the library may look at, None left out."""
+        for one in shared:
+            if one is not None:
+                one._contexts += 1
+                self._held.append(one)
+
+    def _let_go(self, but=()):
+        for one in self._held:
+            one._contexts -= 1
+        self._held = []
+        self._hold(*but)
 
     def _open(self):
         if self._handle is None:
@@ -241,19 +256,42 @@ class Context:
         if plan._handle is None:
             raise WrongState(Fault(Status.WRONG_STATE, "the plan is closed"))
         self._ok(self._lib.reshard_swap(self._open(), plan._handle))
-        self.plan._contexts -= 1
-        plan._contexts += 1
         self.plan = plan
+        self._let_go(but=(plan, self._group))
         self._read_buffers()
+
+    def regroup(self, plan, rank, group=None, *, all_gather=None, comm=None, timeout=None):
+        """Collective over the world of `plan`, in which this process is `rank`: those that stay call this, those that
+        join make a Context, those that leave close theirs. `group`, `all_gather` and `comm` are the new world's. May
+        follow an error of wait, prepare, swap or regroup. Then bind what is new, and prepare; the version is the
+        largest that any rank had."""
+        handle = self._open()
+        _check_place(plan, rank)
+        config = CConfig()
+        ctypes.memmove(byref(config), byref(self._config), ctypes.sizeof(config))
+        config.group, config.mpi_comm = group._handle if group is not None else None, comm
+        if timeout is not None:
+            config.timeout_seconds = timeout
+        config.all_gather = ALL_GATHER()
+        if all_gather is not None:
+            config.all_gather = _gather(all_gather, plan.world, self._gather_failures)
+        status = self._lib.reshard_regroup(handle, plan._handle, rank, byref(config))
+        if status == Status.OK:
+            self.plan, self.rank, self._group = plan, rank, group
+            self._let_go(but=(plan, group))
+            self._configs = [config]
+        elif self._device == "cuda":  # it may be there already
+            self._hold(plan)
+            self._configs.append(config)
+        self._read_buffers()
+        self._ok(status)
 
     def close(self):
         if self._handle is None:
             return
         handle, self._handle = self._handle, None
         self._lib.reshard_context_close(handle)
-        self.plan._contexts -= 1
-        if self._group is not None:
-            self._group._contexts -= 1
+        self._let_go()
         self._alive.clear()
 
     def __enter__(self):
