@@ -65,10 +65,9 @@ static void put(struct hasher *h, const void *bytes, size_t len) {
 }
 
 static void put_int(struct hasher *h, int64_t v) {
-  if (sizeof h->bytes - h->used < 8) flush(h);
-  unsigned char *b = h->bytes + h->used;
-  for (int i = 0; i < 8; i++) b[i] = (unsigned char)((uint64_t)v >> (8 * i));
-  h->used += 8;
+  if (sizeof h->bytes - h->used < sizeof v) flush(h);
+  memcpy(h->bytes + h->used, &v, sizeof v); /* little-endian, as plans are: plans/seal.c refuses other machines */
+  h->used += sizeof v;
 }
 
 static void put_text(struct hasher *h, const char *text) {
