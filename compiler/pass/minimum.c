@@ -14,7 +14,7 @@ struct domains {
 };
 
 struct minimum {
-  struct rsc_arena *scratch;
+  struct rsc_arena *scratch, *parts; /* parts: of the shape at hand */
   const struct rsc_pairs *pairs;
   const struct rsc_cluster *cluster;
   int64_t *intersections;
@@ -38,7 +38,7 @@ static struct domains find_domains(struct minimum *m, enum rsc_side side, const 
 }
 
 /* parts := parts minus shape; `rest` is kept for its memory. */
-static void subtract(struct minimum *m, struct rsc_arena *temp, struct rsc_nests *parts, struct rsc_nests *rest,
+static void subtract(struct minimum *m, struct rsc_nests *parts, struct rsc_nests *rest,
                      const struct rsc_shape *shape) {
   for (size_t q = 0; q < shape->nests.len; q++) {
     rest->len = 0;
@@ -47,11 +47,11 @@ static void subtract(struct minimum *m, struct rsc_arena *temp, struct rsc_nests
     for (size_t i = 0; i < parts->len; i++) {
       int64_t first = parts->at[i].base[RSC_F_TENSOR];
       if (first > hi || first + rsc_nest_extent(&parts->at[i], RSC_F_TENSOR) < lo) {
-        *RSC_PUSH(temp, rest) = parts->at[i];
+        *RSC_PUSH(m->parts, rest) = parts->at[i];
         continue;
       }
       ++*m->intersections;
-      rsc_nest_split(temp, &parts->at[i], &shape->nests.at[q], 3, NULL, rest);
+      rsc_nest_split(m->parts, &parts->at[i], &shape->nests.at[q], 3, NULL, rest);
     }
     struct rsc_nests left = *rest;
     *rest = *parts;
@@ -66,19 +66,19 @@ static int64_t count_missing(struct minimum *m, const struct shape_list *wanted,
   int64_t elems = 0;
   for (size_t w = 0; w < wanted->len; w++) {
     const struct rsc_shape *shape = &want[wanted->at[w]];
-    struct rsc_arena *temp = rsc_arena_new();
+    rsc_arena_reset(m->parts);
     struct rsc_nests parts = {0}, rest = {0};
-    for (size_t i = 0; i < shape->nests.len; i++) *RSC_PUSH(temp, &parts) = rsc_nest_copy(temp, &shape->nests.at[i], 4);
+    for (size_t i = 0; i < shape->nests.len; i++)
+      *RSC_PUSH(m->parts, &parts) = rsc_nest_copy(m->parts, &shape->nests.at[i], 4);
     for (size_t k = 0; k < w && parts.len; k++) {
       const struct rsc_shape *before = &want[wanted->at[k]];
-      if (before->t_max >= shape->t_min && before->t_min <= shape->t_max) subtract(m, temp, &parts, &rest, before);
+      if (before->t_max >= shape->t_min && before->t_min <= shape->t_max) subtract(m, &parts, &rest, before);
     }
     for (size_t k = 0; k < held->len && parts.len; k++) {
       const struct rsc_shape *has = &hold[held->at[k]];
-      if (has->t_max >= shape->t_min && has->t_min <= shape->t_max) subtract(m, temp, &parts, &rest, has);
+      if (has->t_max >= shape->t_min && has->t_min <= shape->t_max) subtract(m, &parts, &rest, has);
     }
     for (size_t i = 0; i < parts.len; i++) elems += rsc_nest_elems(&parts.at[i]);
-    rsc_arena_free(temp);
   }
   return elems;
 }
@@ -160,7 +160,7 @@ struct kind {
 
 int64_t rsc_network_minimum(const struct rsc_pairs *pairs, const struct rsc_cluster *cluster, int64_t *by_domain,
                             int64_t *intersections) {
-  struct minimum m = {rsc_arena_new(), pairs, cluster, intersections, {NULL, NULL}};
+  struct minimum m = {rsc_arena_new(), rsc_arena_new(), pairs, cluster, intersections, {NULL, NULL}};
   for (int s = 0; s < 2; s++) {
     const struct rsc_placement *p = pairs->placement[s];
     m.of_set[s] = RSC_ARRAY(m.scratch, struct domains, p->rankset_count);
@@ -190,5 +190,6 @@ int64_t rsc_network_minimum(const struct rsc_pairs *pairs, const struct rsc_clus
     total += by_domain[d];
   }
   rsc_arena_free(m.scratch);
+  rsc_arena_free(m.parts);
   return total;
 }
