@@ -124,7 +124,7 @@ static const struct rsc_rounds *try_way(struct compile *c, struct routed *r, int
   if (way) { /* the first is routed already */
     rsc_arena_free(c->attempt);
     c->attempt = rsc_arena_new();
-    r->flows = ways[way].packed ? rsc_intersect(c->attempt, r->pairs, INT64_MAX, c->o->seed_bug) : r->direct;
+    r->flows = ways[way].packed ? rsc_flows_packed(c->attempt, r->direct) : r->direct;
     r->routes = rsc_route(c->attempt, r->pairs, r->flows, r->cluster, ways[way].fanout, c->o->seed_bug);
   }
   return rsc_schedule(c->attempt, c->diag, r->routes, r->flows, r->cluster, &tried, last);

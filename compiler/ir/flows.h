@@ -37,6 +37,7 @@ struct rsc_flow_desc {
   const int64_t *loops; /* [loop_count][1 + words], outermost first */
   enum rsp_dtype wire;
   const struct rsc_end *ends;
+  int32_t order; /* of the flows it was made from, among all; ascending within a group */
 };
 
 struct rsc_flow_descs {

@@ -1,28 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * In: pairs whose coverage is proved. Out: flows in groups. Templates and the buckets they fall into are found once
- * per way of placing a tensor (a *binding*); each tensor then only adds its gids and offsets to the buckets.
+ * per way of placing a tensor (a *binding*), the loops over a bucket's tensors once per list of bindings and pattern of
+ * their steps.
  */
 #include "compiler/pass/intersect.h"
 
-#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/base/keys.h"
 #include "compiler/base/seed.h"
 #include "plans/format.h"
 
-struct items {
-  RSC_VEC(int64_t);
-};
-
 /* Stamps of one template among the same ranks with the same conversions. */
 struct bucket {
   const struct rsc_template *template;
   enum rsp_dtype wire;
   struct rsc_end *ends;
-  int32_t words;
-  struct items items;
+  int32_t group;
+  struct rsc_key bindings; /* int32_t each: whose tensors are stamped here */
 };
 
 struct bucket_list {
@@ -34,8 +31,18 @@ struct open_group {
   struct bucket_list buckets;
 };
 
+/* Tensors that are placed alike: their flows differ in buffers and offsets only. */
 struct binding {
+  int32_t set;
   const int32_t *bucket_of; /* per template of the set */
+  struct {
+    RSC_VEC(int32_t);
+  } tensors;
+};
+
+/* A slot's meaning without its tensor and position. */
+struct slot_kinds {
+  const int32_t *of; /* per slot of the class */
 };
 
 struct buckets {
@@ -55,11 +62,18 @@ struct intersector {
   struct rsc_arena *arena, *scratch;
   const struct rsc_pairs *pairs;
   int64_t direct_min;
+  uint64_t seed_bug;
   struct rsc_keys *set_keys, *binding_keys, *bucket_keys, *group_keys;
+  struct slot_kinds *kinds[2]; /* per side and class */
   struct sets sets;
   struct bindings bindings;
   struct buckets buckets;
   struct open_groups groups;
+  struct rsc_keys *series_keys; /* lists of bindings */
+  struct {
+    RSC_VEC(const struct rsc_series *);
+  } series;
+  struct rsc_folder *folder;
   struct rsc_flows *flows;
   struct rsc_key key;
   struct {
@@ -160,139 +174,216 @@ static int32_t bucket_of(struct intersector *x, const struct rsc_paired_tensor *
   bool fresh;
   int32_t id = rsc_keys_id(x->bucket_keys, x->key.at, x->key.len, &fresh);
   if (!fresh) return id;
-  *RSC_PUSH(x->scratch, &x->buckets) = (struct bucket){.template = tp, .wire = wire, .ends = ends, .words = 2 * count};
+  *RSC_PUSH(x->scratch, &x->buckets) = (struct bucket){.template = tp, .wire = wire, .ends = ends, .group = group};
   *RSC_PUSH(x->scratch, &x->groups.at[group].buckets) = id;
   return id;
 }
 
-static void key_mention(struct intersector *x, struct rsc_mention m) {
-  const struct rsc_slot *slot = rsc_slot_of(x->pairs, m);
-  key_end(x, end_of(x, m));
-  key_class(x, m);
-  for (int32_t o = 0; o < slot->occurrence_count; o++) {
-    int32_t set = rankset_of(x, m, o);
-    rsc_key_add(x->scratch, &x->key, &set, sizeof set);
+/* ---- bindings ---- */
+
+static void number_slots(struct intersector *x, enum rsc_side side) {
+  const struct rsc_placement *p = x->pairs->placement[side];
+  struct rsc_keys *keys = rsc_keys_new(x->scratch);
+  x->kinds[side] = RSC_ARRAY(x->scratch, struct slot_kinds, p->class_count);
+  for (int32_t c = 0; c < p->class_count; c++) {
+    int32_t *of = RSC_ARRAY(x->scratch, int32_t, p->classes[c].slot_count);
+    for (int32_t s = 0; s < p->classes[c].slot_count; s++) {
+      const struct rsc_slot *slot = &p->classes[c].slots[s];
+      x->key.len = 0;
+      int32_t head[2] = {c, slot->family};
+      rsc_key_add(x->scratch, &x->key, head, sizeof head);
+      key_end(x, (struct rsc_end){p->classes[c].dtype, slot->op, slot->constant});
+      for (int32_t o = 0; o < slot->occurrence_count; o++)
+        rsc_key_add(x->scratch, &x->key, &slot->occurrences[o].entries, sizeof slot->occurrences[o].entries);
+      of[s] = rsc_keys_id(keys, x->key.at, x->key.len, NULL);
+    }
+    x->kinds[side][c].of = of;
   }
 }
 
-static const struct binding *binding_of(struct intersector *x, const struct rsc_paired_tensor *t, int32_t set) {
+static void bind(struct intersector *x, const struct rsc_paired_tensor *t, struct binding *binding, int32_t id) {
+  binding->set = template_set(x, t);
+  int32_t count = (int32_t)x->sets.at[binding->set].len, *of = RSC_ARRAY(x->scratch, int32_t, count);
+  for (int32_t i = 0; i < count; i++) {
+    of[i] = bucket_of(x, t, binding->set, i);
+    rsc_key_add(x->scratch, &x->buckets.at[of[i]].bindings, &id, sizeof id);
+  }
+  binding->bucket_of = of;
+}
+
+static void bind_tensor(struct intersector *x, int32_t tensor) {
+  const struct rsc_paired_tensor *t = &x->pairs->tensors[tensor];
   x->key.len = 0;
-  int32_t head[2] = {set, (int32_t)t->tensor->dtype};
+  int32_t head[3] = {(int32_t)t->tensor->dtype, t->by_side[RSC_TRAIN].count, t->by_side[RSC_INFER].count};
   rsc_key_add(x->scratch, &x->key, head, sizeof head);
   for (int side = 0; side < 2; side++)
-    for (int32_t m = 0; m < t->by_side[side].count; m++) key_mention(x, t->by_side[side].at[m]);
+    for (int32_t m = 0; m < t->by_side[side].count; m++) {
+      struct rsc_mention mention = t->by_side[side].at[m];
+      const struct rsc_placed_buffer *placed = rsc_placed(x->pairs, mention.gid);
+      int32_t words[2] = {x->kinds[side][placed->klass].of[mention.slot], placed->rankmap};
+      rsc_key_add(x->scratch, &x->key, words, sizeof words);
+    }
   bool fresh;
   int32_t id = rsc_keys_id(x->binding_keys, x->key.at, x->key.len, &fresh);
   if (fresh) {
-    int32_t count = (int32_t)x->sets.at[set].len;
-    int32_t *of = RSC_ARRAY(x->scratch, int32_t, count);
-    for (int32_t i = 0; i < count; i++) of[i] = bucket_of(x, t, set, i);
-    *RSC_PUSH(x->scratch, &x->bindings) = (struct binding){of};
+    struct binding binding = {0};
+    bind(x, t, &binding, id);
+    *RSC_PUSH(x->scratch, &x->bindings) = binding;
   }
-  return &x->bindings.at[id];
+  *RSC_PUSH(x->scratch, &x->bindings.at[id].tensors) = tensor;
 }
 
-/* ---- stamping ---- */
-
-static void stamp(struct intersector *x, const struct rsc_paired_tensor *t, struct bucket *b) {
-  const struct rsc_template *tp = b->template;
-  RSC_RESERVE(x->scratch, &b->items, b->items.len + (size_t)b->words);
-  int64_t *item = b->items.at + b->items.len;
-  b->items.len += (size_t)b->words;
-  for (int32_t k = 0; k < tp->wants + tp->holds; k++) {
-    struct rsc_mention m = mention_of(t, tp->ends[k]);
-    int64_t base = rsc_slot_of(x->pairs, m)->occurrences[tp->ends[k].occurrence].base;
-    item[2 * k] = m.gid;
-    item[2 * k + 1] = (base + tp->nest.base[RSC_F_POS + k]) * (int64_t)rsp_dtype_bytes(b->ends[k].dtype);
-  }
-}
-
-static void stamp_tensor(struct intersector *x, const struct rsc_paired_tensor *t) {
-  int64_t elems = 0;
-  int32_t set = template_set(x, t);
-  const struct binding *binding = binding_of(x, t, set);
-  for (size_t i = 0; i < x->sets.at[set].len; i++) {
-    struct bucket *b = &x->buckets.at[binding->bucket_of[i]];
+/* What the inference side receives for the tensors of a binding. */
+static void count_delivered(struct intersector *x, const struct binding *binding) {
+  const struct rsc_paired_tensor *t = &x->pairs->tensors[binding->tensors.at[0]];
+  int64_t elems = 0, tensors = (int64_t)binding->tensors.len;
+  for (size_t i = 0; i < x->sets.at[binding->set].len; i++) {
+    const struct bucket *b = &x->buckets.at[binding->bucket_of[i]];
     const struct rsc_template *tp = b->template;
-    stamp(x, t, b);
     for (int32_t k = 0; k < tp->wants; k++) {
       int32_t ranks = rankset_of(x, mention_of(t, tp->ends[k]), tp->ends[k].occurrence);
       int64_t copies = tp->elems * x->pairs->placement[RSC_INFER]->ranksets[ranks].count;
       elems += copies;
-      x->flows->delivered_bytes += copies * (int64_t)rsp_dtype_bytes(b->ends[k].dtype);
+      x->flows->delivered_bytes += tensors * copies * (int64_t)rsp_dtype_bytes(b->ends[k].dtype);
     }
   }
-  x->flows->delivered_elems += elems;
-  x->flows->delivered_tensors += elems > 0;
+  x->flows->delivered_elems += tensors * elems;
+  x->flows->delivered_tensors += elems > 0 ? tensors : 0;
 }
 
 /* ---- descriptors ---- */
 
-/* One folded list of stamps, its template's loops inside: a descriptor. */
-static struct rsc_flow_desc describe(struct intersector *x, const struct bucket *b, const struct rsc_fold *fold) {
+/* Each end's buffer and byte offset for one tensor. */
+static void stamp(const struct intersector *x, const struct bucket *b, int32_t tensor, int64_t *words) {
   const struct rsc_template *tp = b->template;
-  int32_t inner = tp->nest.loop_count - (tp->run > 1), words = b->words;
+  const struct rsc_paired_tensor *t = &x->pairs->tensors[tensor];
+  for (int32_t k = 0; k < tp->wants + tp->holds; k++) {
+    struct rsc_mention m = mention_of(t, tp->ends[k]);
+    int64_t base = rsc_slot_of(x->pairs, m)->occurrences[tp->ends[k].occurrence].base;
+    words[2 * k] = m.gid;
+    words[2 * k + 1] = (base + tp->nest.base[RSC_F_POS + k]) * (int64_t)rsp_dtype_bytes(b->ends[k].dtype);
+  }
+}
+
+static bool is_seeded(const struct intersector *x, const struct bucket *b, uint64_t bug) {
+  return x->seed_bug == bug && b == &x->buckets.at[x->buckets.len / 2];
+}
+
+/* The first holder's bytes are taken from a place beside. */
+static void shift(const struct bucket *b, int64_t *base) {
+  int32_t k = b->template->wants;
+  int64_t size = (int64_t)rsp_dtype_bytes(b->ends[k].dtype), *off = &base[2 * k + 1];
+  *off += *off ? -size : size;
+}
+
+/* Tensors in nested loops, the template's loops inside: a descriptor. */
+static struct rsc_flow_desc describe(struct intersector *x, const struct bucket *b, const struct rsc_series *series,
+                                     const struct rsc_tensor_loops *outer) {
+  const struct rsc_template *tp = b->template;
+  int32_t ends = tp->wants + tp->holds, words = 2 * ends, inner = tp->nest.loop_count - (tp->run > 1);
   struct rsc_flow_desc d = {.run = tp->run, .elems = tp->elems, .wire = b->wire, .ends = b->ends};
-  d.loop_count = fold->loop_count + inner;
+  d.loop_count = outer->loop_count + inner;
+  d.order = (int32_t)(b - x->buckets.at);
   int64_t *base = RSC_ARRAY(x->arena, int64_t, words);
   int64_t *loops = RSC_ARRAY(x->arena, int64_t, (size_t)d.loop_count * (size_t)(1 + words));
-  memcpy(base, fold->base, (size_t)words * sizeof *base);
-  for (int32_t i = 0; i < fold->loop_count; i++) {
-    memcpy(loops + i * (1 + words), fold->loops + i * (1 + words), (size_t)(1 + words) * sizeof *loops);
-    d.elems *= loops[i * (1 + words)];
+  stamp(x, b, series->tensors[outer->first], base);
+  int64_t distance = 1; /* in tensors, from one turn of the loop to the next */
+  for (int32_t i = outer->loop_count; i-- > 0;) {
+    int64_t *loop = loops + i * (1 + words);
+    loop[0] = outer->counts[i];
+    stamp(x, b, series->tensors[outer->first + distance], loop + 1);
+    for (int32_t w = 0; w < words; w++) loop[1 + w] -= base[w];
+    distance *= outer->counts[i];
   }
+  d.elems *= distance;
   for (int32_t i = 0; i < inner; i++) {
-    int64_t *loop = loops + (fold->loop_count + i) * (1 + words);
+    int64_t *loop = loops + (outer->loop_count + i) * (1 + words);
     loop[0] = rsc_nest_count(&tp->nest, i);
-    for (int32_t e = 0; e < tp->wants + tp->holds; e++)
+    for (int32_t e = 0; e < ends; e++)
       loop[1 + 2 * e + 1] = rsc_nest_step(&tp->nest, i, RSC_F_POS + e) * (int64_t)rsp_dtype_bytes(b->ends[e].dtype);
   }
+  if (!outer->first && is_seeded(x, b, RSC_SEED_INTERSECT_SHIFT)) shift(b, base);
   d.base = base;
   d.loops = loops;
   return d;
 }
 
-static void finish_group(struct intersector *x, struct open_group *open, struct rsc_group *out) {
-  *out = open->group;
-  for (size_t i = 0; i < open->buckets.len; i++) {
-    struct bucket *b = &x->buckets.at[open->buckets.at[i]];
-    int64_t count = (int64_t)b->items.len / b->words;
-    struct rsc_folds folds = rsc_fold_items(x->scratch, b->items.at, count, b->words);
-    for (size_t k = 0; k < folds.len; k++) *RSC_PUSH(x->arena, &out->descs) = describe(x, b, &folds.at[k]);
-    out->elems += b->template->elems * count;
-    out->flows += count;
-    if (b->template->run < out->min_run) out->min_run = b->template->run;
-  }
-  x->flows->flow_count += out->flows;
-  x->flows->desc_count += (int64_t)out->descs.len;
+static int by_number(const void *a, const void *b) {
+  int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+  return (x > y) - (x < y);
 }
 
-static void seed(struct intersector *x, uint64_t bug) {
-  if (!x->buckets.len) return;
-  struct bucket *b = &x->buckets.at[x->buckets.len / 2];
-  if (bug == RSC_SEED_INTERSECT_SHIFT) {
-    int32_t k = b->template->wants; /* the first holder */
-    int64_t size = (int64_t)rsp_dtype_bytes(b->ends[k].dtype), *off = &b->items.at[2 * k + 1];
-    *off += *off ? -size : size;
+/* The tensors of several bindings, ascending. */
+static const int32_t *join_tensors(struct intersector *x, const int32_t *bindings, size_t count, int32_t *joined) {
+  size_t len = 0, at = 0;
+  for (size_t i = 0; i < count; i++) len += x->bindings.at[bindings[i]].tensors.len;
+  *joined = (int32_t)len;
+  if (count == 1) return x->bindings.at[bindings[0]].tensors.at;
+  int32_t *tensors = RSC_ARRAY(x->scratch, int32_t, len);
+  for (size_t i = 0; i < count; i++) {
+    const struct binding *b = &x->bindings.at[bindings[i]];
+    memcpy(tensors + at, b->tensors.at, b->tensors.len * sizeof *tensors);
+    at += b->tensors.len;
   }
-  if (bug == RSC_SEED_INTERSECT_DROP) b->items.len -= (size_t)b->words;
+  qsort(tensors, len, sizeof *tensors, by_number);
+  return tensors;
+}
+
+/* The tensors that a bucket's template is stamped on. */
+static const struct rsc_series *series_of(struct intersector *x, const struct bucket *b) {
+  bool fresh;
+  int32_t id = rsc_keys_id(x->series_keys, b->bindings.at, b->bindings.len, &fresh);
+  if (fresh) {
+    const int32_t *bindings = (const void *)b->bindings.at;
+    int32_t count;
+    const int32_t *tensors = join_tensors(x, bindings, b->bindings.len / sizeof *bindings, &count);
+    *RSC_PUSH(x->scratch, &x->series) = rsc_series_new(x->folder, tensors, count);
+  }
+  return x->series.at[id];
+}
+
+static void finish_bucket(struct intersector *x, int32_t bucket, struct rsc_group *out) {
+  const struct bucket *b = &x->buckets.at[bucket];
+  const struct rsc_series *series = series_of(x, b);
+  if (b->template->run < out->min_run) out->min_run = b->template->run;
+  if (is_seeded(x, b, RSC_SEED_INTERSECT_DROP)) {
+    if (series->count == 1) return;
+    series = rsc_series_new(x->folder, series->tensors, series->count - 1);
+  }
+  size_t count;
+  const struct rsc_tensor_loops *loops = rsc_series_fold(x->folder, series, b->template, &count);
+  for (size_t i = 0; i < count; i++) *RSC_PUSH(x->arena, &out->descs) = describe(x, b, series, &loops[i]);
+  out->elems += b->template->elems * series->count;
+  out->flows += series->count;
+}
+
+static void finish_group(struct intersector *x, struct open_group *open, struct rsc_group *out) {
+  *out = open->group;
+  for (size_t i = 0; i < open->buckets.len; i++) finish_bucket(x, open->buckets.at[i], out);
+  x->flows->flow_count += out->flows;
+  x->flows->desc_count += (int64_t)out->descs.len;
 }
 
 const struct rsc_flows *rsc_intersect(struct rsc_arena *arena, const struct rsc_pairs *pairs, int64_t direct_min,
                                       uint64_t seed_bug) {
   struct rsc_arena *scratch = rsc_arena_new();
   struct intersector x = {.arena = arena, .scratch = scratch, .pairs = pairs, .direct_min = direct_min};
+  x.seed_bug = seed_bug;
   x.set_keys = rsc_keys_new(scratch);
   x.binding_keys = rsc_keys_new(scratch);
   x.bucket_keys = rsc_keys_new(scratch);
   x.group_keys = rsc_keys_new(scratch);
+  x.series_keys = rsc_keys_new(scratch);
+  x.folder = rsc_folder_new(scratch, pairs);
   x.flows = RSC_NEW(arena, struct rsc_flows);
-  for (int32_t i = 0; i < pairs->tensor_count; i++) stamp_tensor(&x, &pairs->tensors[i]);
-  seed(&x, seed_bug);
+  for (int side = 0; side < 2; side++) number_slots(&x, (enum rsc_side)side);
+  for (int32_t i = 0; i < pairs->tensor_count; i++) bind_tensor(&x, i);
+  for (size_t i = 0; i < x.bindings.len; i++) count_delivered(&x, &x.bindings.at[i]);
   struct rsc_group *groups = RSC_ARRAY(arena, struct rsc_group, x.groups.len);
   for (size_t g = 0; g < x.groups.len; g++) finish_group(&x, &x.groups.at[g], &groups[g]);
   x.flows->groups = groups;
   x.flows->group_count = (int32_t)x.groups.len;
+  rsc_folder_end(x.folder);
   rsc_arena_free(scratch);
   return x.flows;
 }

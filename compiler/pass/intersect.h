@@ -2,9 +2,9 @@
  *
  * intersect: struct rsc_pairs -> struct rsc_flows.
  *
- * Two steps. overlap.c finds, once per combination of families, the *templates*: sets of elements that the same
- * inference parts want and the same training parts hold. intersect.c stamps them out for every tensor by arithmetic,
- * sorts the stamps into groups, and fold.c turns runs of stamps into loops.
+ * Three steps. overlap.c finds, once per combination of families, the *templates*: sets of elements that the same
+ * inference parts want and the same training parts hold. intersect.c finds the tensors that each is stamped on, and
+ * series.c and fold.c the loops that run over these; the stamps themselves are arithmetic on the ends of the loops.
  */
 #ifndef RSC_PASS_INTERSECT_H
 #define RSC_PASS_INTERSECT_H
@@ -16,6 +16,9 @@
  * proved coverage. `seed_bug`: see compiler/base/seed.h. */
 const struct rsc_flows *rsc_intersect(struct rsc_arena *arena, const struct rsc_pairs *pairs, int64_t direct_min,
                                       uint64_t seed_bug);
+
+/* The same flows with nothing direct: groups that differ in that only become one. */
+const struct rsc_flows *rsc_flows_packed(struct rsc_arena *arena, const struct rsc_flows *flows);
 
 void rsc_flows_print(const struct rsc_flows *flows, FILE *out);
 
@@ -51,6 +54,33 @@ struct rsc_meeting_families {
 
 struct rsc_templates rsc_overlap(struct rsc_arena *arena, const struct rsc_meeting_families *families,
                                  int64_t *intersections);
+
+/* ---- series.c ---- */
+
+/* Tensors whose mentions are of the same classes, with the same shapes: templates are stamped on them in order. */
+struct rsc_series {
+  const int32_t *tensors;
+  int32_t count;
+  struct rsc_column *columns[2]; /* series.c's own, per side and mention */
+};
+struct rsc_folder;
+
+struct rsc_folder *rsc_folder_new(struct rsc_arena *arena, const struct rsc_pairs *pairs);
+void rsc_folder_end(struct rsc_folder *folder); /* before its arena */
+
+/* `tensors`: ascending, at least one; they must stay. */
+const struct rsc_series *rsc_series_new(struct rsc_folder *folder, const int32_t *tensors, int32_t count);
+
+/* Tensors [first, first + product of counts) of a series as nested loops, outermost first: with each loop every end of
+ * the template steps by the same buffers and offset. */
+struct rsc_tensor_loops {
+  int64_t first;
+  int32_t loop_count;
+  const int64_t *counts;
+};
+/* All tensors of the series, in order; *count is the number of nests. */
+const struct rsc_tensor_loops *rsc_series_fold(struct rsc_folder *folder, const struct rsc_series *series,
+                                               const struct rsc_template *template, size_t *count);
 
 /* ---- fold.c ---- */
 
