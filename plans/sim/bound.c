@@ -34,7 +34,7 @@ static double rate_of(const struct bounder *b, enum rsp_sim_link link, uint32_t 
 
 /* Makes `term` the binding one if it is the largest so far; then says so. */
 static bool binds(struct bounder *b, enum rsp_bound_term term, double seconds) {
-  b->out->terms[term] = seconds;
+  if (seconds > b->out->terms[term]) b->out->terms[term] = seconds;
   if (seconds <= b->out->seconds) return false;
   b->out->seconds = seconds;
   b->out->term = term;
@@ -78,8 +78,18 @@ static void bound_domains(struct bounder *b) {
   }
 }
 
+/* One copy of what others of a domain want leaves its holders there. */
+static void bound_inward(struct bounder *b) {
+  double bytes, rate = 0;
+  const double *rates = b->cluster->rate[RSP_SIM_NVLINK_OUT];
+  double seconds = rspm_egress(&b->interest.inward, rates, b->plan->header->world, b->inside, &bytes);
+  if (!binds(b, RSP_BOUND_NVLINK, seconds)) return;
+  for (uint32_t r = 0; r < b->plan->header->world; r++) rate += b->inside[r] ? rates[r] : 0;
+  say(b, "hold", bytes, "that others of their domain want, out over NVLink", rate);
+}
+
 static bool is_inside(const struct bounder *b, uint32_t group) {
-  const struct rspm_group *g = &b->interest.groups[group];
+  const struct rspm_group *g = &b->interest.outward.at[group];
   for (size_t i = 0; i < g->rank_count; i++)
     if (!b->inside[g->ranks[i]]) return false;
   return true;
@@ -101,14 +111,15 @@ static uint64_t count_inside(const struct bounder *b) {
 static void bound_egress(struct bounder *b) {
   const struct rspm_interest *in = &b->interest;
   double bytes, rate = 0, total = 0;
-  double seconds = rspm_egress(in, b->cluster->rate[RSP_SIM_NIC_OUT], b->plan->header->world, b->inside, &bytes);
-  for (size_t g = 0; g < in->group_count; g++) b->out->one_copy += (uint64_t)in->groups[g].bytes;
+  double seconds =
+      rspm_egress(&in->outward, b->cluster->rate[RSP_SIM_NIC_OUT], b->plan->header->world, b->inside, &bytes);
+  for (size_t g = 0; g < in->outward.count; g++) b->out->one_copy += (uint64_t)in->outward.at[g].bytes;
   if (binds(b, RSP_BOUND_EGRESS, seconds)) {
     uint64_t tensors = count_inside(b);
     const struct rspm_group *largest = NULL;
-    for (size_t g = 0; g < in->group_count; g++)
-      if (is_inside(b, (uint32_t)g) && (!largest || in->groups[g].example_bytes > largest->example_bytes))
-        largest = &in->groups[g];
+    for (size_t g = 0; g < in->outward.count; g++)
+      if (is_inside(b, (uint32_t)g) && (!largest || in->outward.at[g].example_bytes > largest->example_bytes))
+        largest = &in->outward.at[g];
     for (uint32_t r = 0; r < b->plan->header->world; r++)
       if (b->inside[r]) rate += b->cluster->rate[RSP_SIM_NIC_OUT][r];
     char what[200] = "that only they can send, out through their NICs";
@@ -177,6 +188,7 @@ void rsp_bound_of(const struct rsp_plan *plan, const struct rsp_sim_cluster *clu
   rspm_interest_of(plan, &b.interest);
   bound->exact = b.interest.exact;
   bound_domains(&b);
+  bound_inward(&b);
   bound_egress(&b);
   bound_ranks(&b);
   bound_latency(&b);

@@ -64,7 +64,7 @@ void rspm_atoms_free(struct rspm_atoms *atoms);
 
 /* ---- interest ---- */
 
-/* What only these ranks can be the first to send over the network. */
+/* What only these ranks can be the first to send. */
 struct rspm_group {
   const uint32_t *ranks; /* world, ascending */
   size_t rank_count;
@@ -72,6 +72,12 @@ struct rspm_group {
   uint32_t example; /* the tensor that has most of it */
   double example_bytes;
   uint32_t last_kind;
+};
+
+struct rspm_groups {
+  struct rspm_group *at;
+  size_t count, capacity;
+  struct rspm_keys keys; /* owns the ranks */
 };
 
 /* Tensors of one kind that have something in a group. By kind. */
@@ -88,9 +94,8 @@ struct rspm_interest {
   double *need;        /* per rank: bytes that it wants and does not hold */
   double *memory;      /* per rank: bytes that it must write, and read to copy or to send */
   bool *active;        /* per rank: holds or wants something */
-  struct rspm_group *groups;
-  size_t group_count;
-  struct rspm_keys group_keys;
+  struct rspm_groups outward; /* over the network */
+  struct rspm_groups inward;  /* over NVLink, to others of their domain that want it */
   struct rspm_share *shares;
   size_t share_count;
   bool exact; /* false: some tensors were too finely cut and are left out, so the bound is too low */
@@ -98,9 +103,8 @@ struct rspm_interest {
 void rspm_interest_of(const struct rsp_plan *plan, struct rspm_interest *interest);
 void rspm_interest_free(struct rspm_interest *interest);
 
-/* The set of ranks whose own bytes take longest through its NICs: inside[rank] says who is in; returns seconds. */
-double rspm_egress(const struct rspm_interest *interest, const double *nic, uint32_t world, bool *inside,
-                   double *bytes);
+/* The set of ranks whose own bytes take longest at its rate: inside[rank] says who is in; returns seconds. */
+double rspm_egress(const struct rspm_groups *groups, const double *rates, uint32_t world, bool *inside, double *bytes);
 
 /* "ranks 112-127" of the side, and "(16 GPUs of t14, t15)". */
 void rspm_ranks_text(const struct rsp_plan *plan, const bool *inside, char *text, size_t size);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * In: groups of ranks with bytes that only they can be the first to send. Out: the set of ranks for which
- * (bytes of the groups inside) / (rate of their NICs) is largest: by Hall's theorem the least time in which every group
- * can send one copy. Dinkelbach's method: start with all ranks; while a flow of one copy in that time does not exist,
- * the minimal cut names a set that needs longer.
+ * (bytes of the groups inside) / (rate of their links) is largest: by Hall's theorem the least time in which every
+ * group can send one copy. Dinkelbach's method: start with all ranks; while a flow of one copy in that time does not
+ * exist, the minimal cut names a set that needs longer.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,15 +30,15 @@ static void connect(struct net *n, size_t *fill, uint32_t from, uint32_t to) {
   n->edges[b] = (struct edge){from, (uint32_t)a, 0};
 }
 
-static void build(struct net *n, const struct rspm_interest *in, uint32_t world) {
-  uint32_t groups = (uint32_t)in->group_count;
+static void build(struct net *n, const struct rspm_groups *in, uint32_t world) {
+  uint32_t groups = (uint32_t)in->count;
   n->nodes = groups + world + 2;
   n->source = groups + world;
   n->sink = groups + world + 1;
   n->starts = rspm_alloc((size_t)n->nodes + 2, sizeof *n->starts);
   for (uint32_t g = 0; g < groups; g++) {
-    n->starts[g + 1] += in->groups[g].rank_count + 1;
-    for (size_t i = 0; i < in->groups[g].rank_count; i++) n->starts[groups + in->groups[g].ranks[i] + 1]++;
+    n->starts[g + 1] += in->at[g].rank_count + 1;
+    for (size_t i = 0; i < in->at[g].rank_count; i++) n->starts[groups + in->at[g].ranks[i] + 1]++;
   }
   for (uint32_t r = 0; r < world; r++) n->starts[groups + r + 1]++;
   n->starts[n->source + 1] = groups;
@@ -49,7 +49,7 @@ static void build(struct net *n, const struct rspm_interest *in, uint32_t world)
   memcpy(fill, n->starts, n->nodes * sizeof *fill);
   for (uint32_t g = 0; g < groups; g++) {
     connect(n, fill, n->source, g);
-    for (size_t i = 0; i < in->groups[g].rank_count; i++) connect(n, fill, g, groups + in->groups[g].ranks[i]);
+    for (size_t i = 0; i < in->at[g].rank_count; i++) connect(n, fill, g, groups + in->at[g].ranks[i]);
   }
   for (uint32_t r = 0; r < world; r++) connect(n, fill, groups + r, n->sink);
   free(fill);
@@ -58,17 +58,17 @@ static void build(struct net *n, const struct rspm_interest *in, uint32_t world)
   n->next = rspm_alloc(n->nodes, sizeof *n->next);
 }
 
-static void fill_rooms(struct net *n, const struct rspm_interest *in, const double *nic, double seconds) {
-  uint32_t groups = (uint32_t)in->group_count;
+static void fill_rooms(struct net *n, const struct rspm_groups *in, const double *rates, double seconds) {
+  uint32_t groups = (uint32_t)in->count;
   for (uint32_t v = 0; v < n->nodes; v++)
     for (size_t e = n->starts[v]; e < n->starts[v + 1]; e++) {
       struct edge *x = &n->edges[e];
       if (v == n->source)
-        x->room = in->groups[x->to].bytes;
+        x->room = in->at[x->to].bytes;
       else if (v < groups)
-        x->room = x->to < n->source ? in->groups[v].bytes : 0;
+        x->room = x->to < n->source ? in->at[v].bytes : 0;
       else if (v < n->source)
-        x->room = x->to == n->sink ? nic[v - groups] * seconds : 0;
+        x->room = x->to == n->sink ? rates[v - groups] * seconds : 0;
       else
         x->room = 0;
     }
@@ -116,26 +116,26 @@ static void max_flow(struct net *n, double least) {
   }
 }
 
-double rspm_egress(const struct rspm_interest *in, const double *nic, uint32_t world, bool *inside, double *bytes) {
+double rspm_egress(const struct rspm_groups *in, const double *rates, uint32_t world, bool *inside, double *bytes) {
   struct net n = {0};
   double total = 0, rate = 0, seconds = 0;
-  uint32_t groups = (uint32_t)in->group_count;
+  uint32_t groups = (uint32_t)in->count;
   for (uint32_t r = 0; r < world; r++) inside[r] = false;
   for (uint32_t g = 0; g < groups; g++) {
-    total += in->groups[g].bytes;
-    for (size_t i = 0; i < in->groups[g].rank_count; i++) inside[in->groups[g].ranks[i]] = true;
+    total += in->at[g].bytes;
+    for (size_t i = 0; i < in->at[g].rank_count; i++) inside[in->at[g].ranks[i]] = true;
   }
-  for (uint32_t r = 0; r < world; r++) rate += inside[r] ? nic[r] : 0;
+  for (uint32_t r = 0; r < world; r++) rate += inside[r] ? rates[r] : 0;
   *bytes = total;
   if (total <= 0) return 0;
   seconds = total / rate;
   build(&n, in, world);
   for (;;) {
-    fill_rooms(&n, in, nic, seconds);
+    fill_rooms(&n, in, rates, seconds);
     max_flow(&n, total * 1e-12);
     double cut = 0, cut_rate = 0;
-    for (uint32_t g = 0; g < groups; g++) cut += n.depth[g] ? in->groups[g].bytes : 0;
-    for (uint32_t r = 0; r < world; r++) cut_rate += n.depth[groups + r] ? nic[r] : 0;
+    for (uint32_t g = 0; g < groups; g++) cut += n.depth[g] ? in->at[g].bytes : 0;
+    for (uint32_t r = 0; r < world; r++) cut_rate += n.depth[groups + r] ? rates[r] : 0;
     if (cut_rate <= 0 || cut / cut_rate <= seconds * (1 + 1e-9)) break;
     seconds = cut / cut_rate;
     *bytes = cut;

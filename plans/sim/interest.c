@@ -38,11 +38,13 @@ struct maker {
   uint32_t *tag_buffer, *tag_entry; /* of the geometry at hand */
   /* marks of the atom at hand */
   uint32_t stamp, *rank_holds, *rank_wants, *domain_holds, *domain_wants;
+  uint32_t *domain_gives;                    /* some of it hold the atom and others want it */
+  uint32_t *by_domain;                       /* ranks, those of a domain together */
   bool *domain_serves;                       /* it has inference ranks */
   struct rspm_keys holder_keys, wanter_keys; /* lists of struct who */
   uint32_t *holder_groups;                   /* or UINT32_MAX */
   double *wanter_bytes;
-  size_t group_capacity, share_capacity, holder_capacity, wanter_capacity;
+  size_t share_capacity, holder_capacity, wanter_capacity;
   uint32_t *scratch;
 };
 
@@ -66,6 +68,16 @@ static void number_domains(struct maker *m) {
     m->out->domain_of[r] = rspm_key(&keys, &m->plan->ranks[r].domain, sizeof(uint32_t), NULL);
   m->out->domains = (uint32_t)keys.count;
   rspm_keys_free(&keys);
+}
+
+/* The ranks of each domain, ascending: counted, then placed. */
+static void sort_by_domain(struct maker *m) {
+  uint32_t world = m->plan->header->world, *starts = rspm_alloc((size_t)m->out->domains + 1, sizeof *starts);
+  m->by_domain = rspm_alloc(world, sizeof *m->by_domain);
+  for (uint32_t r = 0; r < world; r++) starts[m->out->domain_of[r] + 1]++;
+  for (uint32_t d = 0; d < m->out->domains; d++) starts[d + 1] += starts[d];
+  for (uint32_t r = 0; r < world; r++) m->by_domain[starts[m->out->domain_of[r]]++] = r;
+  free(starts);
 }
 
 /* All users of a rankmap are of one side. */
@@ -233,6 +245,7 @@ static bool mark_wanters(struct maker *m, const struct who *who, size_t count, d
       out->need[r] += bytes;
       if (m->domain_holds[domain] == m->stamp || m->domain_wants[domain] == m->stamp) {
         out->copies[domain] += bytes;
+        if (m->domain_holds[domain] == m->stamp) m->domain_gives[domain] = m->stamp;
       } else {
         out->ingest[domain] += bytes;
         outside = true;
@@ -243,23 +256,38 @@ static bool mark_wanters(struct maker *m, const struct who *who, size_t count, d
   return outside;
 }
 
+static uint32_t group_of(struct rspm_groups *groups, const uint32_t *ranks, size_t count) {
+  bool fresh;
+  uint32_t key = rspm_key(&groups->keys, ranks, count * sizeof *ranks, &fresh);
+  groups->at = rspm_grow(groups->at, key, &groups->capacity, sizeof *groups->at);
+  if (fresh) groups->at[groups->count++] = (struct rspm_group){.rank_count = count, .last_kind = UINT32_MAX};
+  return key;
+}
+
 /* The group of ranks that can be the first to send the atom over the network: holders, and in their domains those who
  * want it. */
 static uint32_t find_group(struct maker *m) {
-  struct rspm_interest *out = m->out;
   size_t n = 0;
   for (uint32_t r = 0; r < m->plan->header->world; r++) {
     bool first = m->rank_wants[r] == m->stamp && m->domain_holds[m->out->domain_of[r]] == m->stamp;
     if (m->rank_holds[r] == m->stamp || first) m->scratch[n++] = r;
   }
-  bool fresh;
-  uint32_t key = rspm_key(&out->group_keys, m->scratch, n * sizeof *m->scratch, &fresh);
-  out->groups = rspm_grow(out->groups, key, &m->group_capacity, sizeof *out->groups);
-  if (fresh) {
-    out->groups[key] = (struct rspm_group){.rank_count = n, .last_kind = UINT32_MAX};
-    out->group_count++;
+  return group_of(&m->out->outward, m->scratch, n);
+}
+
+/* In each domain that holds the atom and wants it elsewhere too, only the holders can be the first to send it over
+ * NVLink. */
+static void count_inward(struct maker *m, double bytes) {
+  uint32_t world = m->plan->header->world, domain;
+  for (uint32_t i = 0, next; i < world; i = next) {
+    size_t n = 0;
+    domain = m->out->domain_of[m->by_domain[i]];
+    for (next = i; next < world && m->out->domain_of[m->by_domain[next]] == domain; next++)
+      if (m->rank_holds[m->by_domain[next]] == m->stamp) m->scratch[n++] = m->by_domain[next];
+    if (m->domain_gives[domain] != m->stamp) continue;
+    uint32_t group = group_of(&m->out->inward, m->scratch, n);
+    m->out->inward.at[group].bytes += bytes;
   }
-  return key;
 }
 
 /* Holders in domains that serve nobody: their group, found once. */
@@ -311,11 +339,12 @@ static void count_atom(struct maker *m, const struct place *places, const struct
     m->stamp++;
     mark_holders(m, who, holds);
     outside = mark_wanters(m, wanters, wants, bytes);
+    count_inward(m, bytes);
     if (outside) group = find_group(m);
   }
   free(who);
   if (!outside) return;
-  struct rspm_group *g = &m->out->groups[group];
+  struct rspm_group *g = &m->out->outward.at[group];
   g->bytes += bytes;
   if (g->last_kind != kind) {
     m->out->shares = rspm_grow(m->out->shares, m->out->share_count, &m->share_capacity, sizeof *m->out->shares);
@@ -417,11 +446,11 @@ static void close_maker(struct maker *m) {
   rspm_keys_free(&m->patterns);
   rspm_keys_free(&m->holder_keys);
   rspm_keys_free(&m->wanter_keys);
-  void *all[] = {m->map_ranks,        m->map_starts,    m->map_entries,  m->slot_base,    m->slot_pieces,
-                 m->slot_piece_count, m->places,        m->atoms,        m->good,         m->tag_buffer,
-                 m->tag_entry,        m->rank_holds,    m->rank_wants,   m->domain_holds, m->domain_wants,
-                 m->domain_serves,    m->holder_groups, m->wanter_bytes, m->scratch,      m->world_of[0],
-                 m->world_of[1]};
+  void *all[] = {m->map_ranks,        m->map_starts,   m->map_entries, m->slot_base,     m->slot_pieces,
+                 m->slot_piece_count, m->places,       m->atoms,       m->good,          m->tag_buffer,
+                 m->tag_entry,        m->rank_holds,   m->rank_wants,  m->domain_holds,  m->domain_wants,
+                 m->domain_serves,    m->domain_gives, m->by_domain,   m->holder_groups, m->wanter_bytes,
+                 m->scratch,          m->world_of[0],  m->world_of[1]};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -445,18 +474,24 @@ void rspm_interest_of(const struct rsp_plan *plan, struct rspm_interest *out) {
   m.rank_wants = rspm_alloc(world, sizeof(uint32_t));
   m.domain_holds = rspm_alloc(out->domains, sizeof(uint32_t));
   m.domain_wants = rspm_alloc(out->domains, sizeof(uint32_t));
+  m.domain_gives = rspm_alloc(out->domains, sizeof(uint32_t));
+  sort_by_domain(&m);
   m.scratch = rspm_alloc(world, sizeof(uint32_t));
   m.domain_serves = rspm_alloc(out->domains, sizeof(bool));
   for (uint32_t r = 0; r < world; r++)
     if (plan->ranks[r].infer_rank != RSP_NO_RANK) m.domain_serves[out->domain_of[r]] = true;
   sort_patterns(&m);
-  for (size_t g = 0; g < out->group_count; g++)
-    out->groups[g].ranks = rspm_key_bytes(&out->group_keys, (uint32_t)g, NULL);
+  struct rspm_groups *lists[2] = {&out->outward, &out->inward};
+  for (int i = 0; i < 2; i++)
+    for (size_t g = 0; g < lists[i]->count; g++)
+      lists[i]->at[g].ranks = rspm_key_bytes(&lists[i]->keys, (uint32_t)g, NULL);
   close_maker(&m);
 }
 
 void rspm_interest_free(struct rspm_interest *i) {
-  void *all[] = {i->domain_of, i->ingest, i->copies, i->need, i->memory, i->active, i->groups, i->shares};
+  void *all[] = {i->domain_of, i->ingest,     i->copies,    i->need,  i->memory,
+                 i->active,    i->outward.at, i->inward.at, i->shares};
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
-  rspm_keys_free(&i->group_keys);
+  rspm_keys_free(&i->outward.keys);
+  rspm_keys_free(&i->inward.keys);
 }

@@ -55,7 +55,7 @@ def sets_of(pair, ranks):
 def terms_of(pair, ranks, rates):
     """Each term by counting. rates: link -> per rank."""
     n, domain = len(ranks), [r['domain'] for r in ranks]
-    ingest, copies, need, memory, firsts = {}, {}, [0] * n, [0] * n, {}
+    ingest, copies, need, memory, firsts, given = {}, {}, [0] * n, [0] * n, {}, {}
     sets, active = sets_of(pair, ranks)
     for bytes_, holders, wanters, written in sets:
         inside, outside = {domain[r] for r in holders}, False
@@ -65,6 +65,9 @@ def terms_of(pair, ranks, rates):
                 ingest[d] = ingest.get(d, 0) + bytes_
                 outside = True
                 takers -= 1
+            elif takers:
+                givers = frozenset(r for r in holders if domain[r] == d)
+                given[givers] = given.get(givers, 0) + bytes_
             copies[d] = copies.get(d, 0) + bytes_ * takers
         for r in range(n):
             need[r] += bytes_ * (r in wanters and r not in holders)
@@ -77,20 +80,22 @@ def terms_of(pair, ranks, rates):
         return sum(rates[link][r] for r in some)
 
     everyone = {d: [r for r in active if domain[r] == d] for d in set(domain)}
-    senders = sorted(set().union(*firsts)) if firsts else []
-    egress = None
-    if len(senders) <= MOST_RANKS:
-        egress = 0
-        for k in range(1, len(senders) + 1):
-            for some in itertools.combinations(senders, k):
-                some = set(some)
-                egress = max(egress, sum(b for f, b in firsts.items() if f <= some) / rate('nic_out', some))
+    def slowest(firsts, link):
+        """None if there are too many subsets."""
+        senders = sorted(set().union(*firsts)) if firsts else []
+        if len(senders) > MOST_RANKS:
+            return None
+        return max((sum(b for f, b in firsts.items() if f <= set(some)) / rate(link, some)
+                    for k in range(1, len(senders) + 1) for some in itertools.combinations(senders, k)), default=0)
+
+    inside = slowest(given, 'nvlink_out')
     total = sum(ingest.values())
     terms = {
         'ingest': max([b / rate('nic_in', everyone[d]) for d, b in ingest.items()], default=0),
-        'egress': egress,
+        'egress': slowest(firsts, 'nic_out'),
         'network': total / rate('nic_out', active) if total else 0,
-        'nvlink': max([b / rate('nvlink_in', everyone[d]) for d, b in copies.items() if b], default=0),
+        'nvlink': None if inside is None else
+                  max([b / rate('nvlink_in', everyone[d]) for d, b in copies.items() if b] + [inside]),
         'rank': max([need[r] / (rates['nic_in'][r] + (rates['nvlink_in'][r] if len(everyone[domain[r]]) > 1 else 0))
                      for r in active], default=0),
         'memory': max([memory[r] / rates['memory'][r] for r in active], default=0),
@@ -137,7 +142,7 @@ def check(bindir, seed, d):
         return [f'reshard sim: {status} {err}']
     sim = json.loads(out)
     show = json.loads(tool([os.path.join(bindir, 'reshard'), 'show', 'plan.bin', '--json'], d)[1])
-    links = ('nic_out', 'nic_in', 'nvlink_in', 'memory')
+    links = ('nic_out', 'nic_in', 'nvlink_out', 'nvlink_in', 'memory')
     rates = {k: [r[k]['rate'] for r in sim['ranks']] for k in links}
     terms, total = terms_of(pair, show['ranks'], rates)
     said = sim['bound']
