@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/base/check.h"
 #include "compiler/pass/route_impl.h"
 
 static int by_domain_rank_end(const void *a, const void *b) {
@@ -40,20 +41,76 @@ static void add_leg(struct rsc_router *r, int32_t group, const struct rsc_seat *
   *RSC_PUSH(r->scratch, &r->legs) = leg;
 }
 
-/* A domain that holds the group: every seat is served by its own process or by the holder that NVLink has loaded least.
- */
-static void serve_inside(struct rsc_router *r, int32_t group, const struct rsc_seat *wants, size_t want_count,
-                         const struct rsc_seat *holds, size_t hold_count) {
-  for (size_t w = 0; w < want_count; w++) {
-    const struct rsc_seat *best = NULL;
-    for (size_t h = 0; h < hold_count; h++) {
-      bool own = holds[h].rank == wants[w].rank, best_own = best && best->rank == wants[w].rank;
-      if (!best || own > best_own || (own == best_own && r->nvlink_load[holds[h].rank] < r->nvlink_load[best->rank]))
-        best = &holds[h];
-    }
-    if (best->rank != wants[w].rank) r->nvlink_load[best->rank] += rsc_group_bytes(r, group);
-    add_leg(r, group, best, &wants[w]);
+/* Of seats in one domain. */
+struct few {
+  const struct rsc_seat *at;
+  size_t count;
+};
+
+static const struct rsc_seat *seat_at(const struct few *seats, int64_t rank) {
+  for (size_t i = 0; i < seats->count; i++)
+    if (seats->at[i].rank == rank) return &seats->at[i];
+  return NULL;
+}
+
+static size_t count_ranks(const struct few *seats) {
+  size_t n = 0;
+  for (size_t i = 0; i < seats->count; i++) n += !i || seats->at[i - 1].rank != seats->at[i].rank;
+  return n;
+}
+
+/* The one whose NVLink is loaded least. */
+static const struct rsc_seat *least_loaded(const struct rsc_router *r, const struct few *seats) {
+  const struct rsc_seat *best = &seats->at[0];
+  for (size_t i = 1; i < seats->count; i++)
+    if (r->nvlink_load[seats->at[i].rank] < r->nvlink_load[best->rank]) best = &seats->at[i];
+  return best;
+}
+
+/* More want the group than hold it: each piece leaves its holder once, and those who want it pass it on, so that no
+ * holder's NVLink is busy for longer than that of the others. */
+static void pass_around(struct rsc_router *r, int32_t group, const struct few *wants, const struct few *holds,
+                        size_t pieces) {
+  const struct rsc_group *g = &r->flows->groups[group];
+  struct rsc_demand d = {
+      .group = group, .domain = wants->at->domain, .seats = wants->at, .seat_count = (int32_t)wants->count};
+  int64_t each = rsc_ceildiv(rsc_ceildiv(g->elems, (int64_t)pieces), RSC_GRAIN) * RSC_GRAIN;
+  for (int64_t lo = 0; lo < g->elems; lo += each) {
+    const struct rsc_seat *from = least_loaded(r, holds), *entry = least_loaded(r, wants);
+    int64_t hi = lo + each < g->elems ? lo + each : g->elems;
+    double bytes = (double)(hi - lo) * g->wire_bytes;
+    struct rsc_leg leg = {group, from->end, lo, hi, from->rank, {0}};
+    struct rsc_slice slice = {lo, hi, entry->rank, entry->end};
+    r->nvlink_load[from->rank] += bytes;
+    rsc_route_add_domain(r, &leg, -1, &d, &slice, bytes);
+    *RSC_PUSH(r->scratch, &r->legs) = leg;
   }
+}
+
+/* A domain that holds the group: what a process holds and wants it copies; the others are served by the holder that
+ * NVLink has loaded least, or by one another. Those are returned. */
+static struct few serve_inside(struct rsc_router *r, int32_t group, const struct few *wants, const struct few *holds) {
+  struct rsc_seat *others = RSC_ARRAY(r->scratch, struct rsc_seat, wants->count);
+  struct few rest = {others, 0};
+  for (size_t w = 0; w < wants->count; w++) {
+    const struct rsc_seat *own = seat_at(holds, wants->at[w].rank);
+    if (own)
+      add_leg(r, group, own, &wants->at[w]);
+    else
+      others[rest.count++] = wants->at[w];
+  }
+  double bytes = rsc_group_bytes(r, group), least = rsc_slice_min(r->cluster->links.nvlink_bandwidth);
+  size_t ranks = count_ranks(&rest), pieces = bytes / least < (double)ranks ? (size_t)(bytes / least) : ranks;
+  if (pieces && ranks > count_ranks(holds)) {
+    pass_around(r, group, &rest, holds, pieces);
+    return rest;
+  }
+  for (size_t i = 0; i < rest.count; i++) {
+    const struct rsc_seat *from = least_loaded(r, holds);
+    r->nvlink_load[from->rank] += bytes;
+    add_leg(r, group, from, &rest.at[i]);
+  }
+  return rest;
 }
 
 static size_t same_domain(const struct rsc_seats *seats, size_t from) {
@@ -67,13 +124,20 @@ static int by_rank(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-static int32_t holders_of_group(struct rsc_router *r, struct rsc_keys *keys, const struct rsc_seats *holds) {
-  struct rsc_key key = {0};
+static void key_ranks(struct rsc_router *r, struct rsc_key *key, const struct rsc_seat *seats, size_t count) {
   int64_t last = -1;
-  for (size_t i = 0; i < holds->len; i++) {
-    if (holds->at[i].rank != last) rsc_key_int(r->scratch, &key, holds->at[i].rank);
-    last = holds->at[i].rank;
+  for (size_t i = 0; i < count; i++) {
+    if (seats[i].rank != last) rsc_key_int(r->scratch, key, seats[i].rank);
+    last = seats[i].rank;
   }
+}
+
+/* The set of those who can send a group: `helpers` get it over NVLink from its holders. */
+static int32_t senders_of_group(struct rsc_router *r, struct rsc_keys *keys, const struct rsc_seats *holds,
+                                const struct rsc_seats *helpers) {
+  struct rsc_key key = {0};
+  key_ranks(r, &key, holds->at, holds->len);
+  key_ranks(r, &key, helpers->at, helpers->len);
   bool fresh;
   int32_t id = rsc_keys_id(keys, key.at, key.len, &fresh);
   if (fresh) {
@@ -102,12 +166,15 @@ static void collect_group(struct collector *c, int32_t group) {
   if (g->elems == 0) return;
   struct rsc_seats wants = find_seats(r, g, 0, g->wants, RSC_INFER);
   struct rsc_seats holds = find_seats(r, g, g->wants, g->wants + g->holds, RSC_TRAIN);
+  struct rsc_seats helpers = {0};
   size_t first = r->demands.len;
   for (size_t w = 0, h = 0, next; w < wants.len; w = next) {
     next = same_domain(&wants, w);
     while (h < holds.len && holds.at[h].domain < wants.at[w].domain) h++;
     if (h < holds.len && holds.at[h].domain == wants.at[w].domain) {
-      serve_inside(r, group, wants.at + w, next - w, holds.at + h, same_domain(&holds, h) - h);
+      struct few here = {wants.at + w, next - w}, there = {holds.at + h, same_domain(&holds, h) - h};
+      struct few served = serve_inside(r, group, &here, &there);
+      for (size_t i = 0; i < served.count; i++) *RSC_PUSH(r->scratch, &helpers) = served.at[i];
       continue;
     }
     *RSC_PUSH(r->scratch, &r->demands) =
@@ -121,7 +188,7 @@ static void collect_group(struct collector *c, int32_t group) {
   if (!outside) return;
   qsort(holds.at, holds.len, sizeof *holds.at, by_rank);
   r->holder_seats[group] = holds;
-  int32_t set = holders_of_group(r, c->holders, &holds);
+  int32_t set = senders_of_group(r, c->holders, &holds, &helpers);
   r->sets.at[set].one_copy += rsc_group_bytes(r, group);
   r->sets.at[set].demand += rsc_group_bytes(r, group) * (double)outside;
   for (size_t i = first; i < r->demands.len; i++) r->demands.at[i].set = set;
@@ -136,7 +203,12 @@ int rsc_demands_by_set(const void *a, const void *b) {
 }
 
 static void find_rates(struct rsc_router *r) {
-  for (int64_t i = 0; i < r->cluster->world; i++) r->nic[i] = rsc_nic_rate(r->cluster, i);
+  double least = rsc_nic_rate(r->cluster, 0);
+  for (int64_t i = 0; i < r->cluster->world; i++) {
+    r->nic[i] = rsc_nic_rate(r->cluster, i);
+    if (r->nic[i] < least) least = r->nic[i];
+  }
+  r->slice_min = rsc_slice_min(least);
 }
 
 const struct rsc_routes *rsc_route(struct rsc_arena *arena, const struct rsc_pairs *pairs,

@@ -12,7 +12,6 @@
 #include "compiler/pass/route_impl.h"
 
 #define LEVEL_SLACK 1.002 /* of the levelled load: what coarser slices may cost */
-enum { GRAIN = 4096 }; /* elements: cuts fall on multiples, so that alike domains are cut alike and runs stay whole */
 
 struct entry {
   int64_t rank;
@@ -76,10 +75,10 @@ struct units {
 };
 
 /* How much of a group goes to an entry that has `left` bytes of its share: all, or up to a grain's edge. */
-static int64_t cut_at(const struct rsc_group *g, int64_t lo, double left) {
+static int64_t cut_at(const struct rsc_router *r, const struct rsc_group *g, int64_t lo, double left) {
   double rest = (double)(g->elems - lo) * g->wire_bytes;
-  if (rest <= left + RSC_SLICE_MIN) return g->elems;
-  return lo + (int64_t)(left / g->wire_bytes) / GRAIN * GRAIN;
+  if (rest <= left + r->slice_min) return g->elems;
+  return lo + (int64_t)(left / g->wire_bytes) / RSC_GRAIN * RSC_GRAIN;
 }
 
 struct way {
@@ -109,7 +108,7 @@ static int64_t holder_at(const struct rsc_holders *h, double at, double *end) {
 /* Where one more holder's pieces enter at a rank, a message comes from it and one goes on to each of the others. */
 static void count_ways(struct rsc_router *r, const struct rsc_demand *d, const struct rsc_slice *s, struct way *last) {
   double wire = r->flows->groups[d->group].wire_bytes, at = d->before + (double)s->lo * wire;
-  double stop = d->before + (double)s->hi * wire - wire * GRAIN, end;
+  double stop = d->before + (double)s->hi * wire - wire * RSC_GRAIN, end;
   do {
     struct way way = {d->set, holder_at(&r->sets.at[d->set], at, &end), s->rank};
     bool more = way.set != last->set || way.holder != last->holder || way.entry != last->entry;
@@ -145,8 +144,8 @@ static void slice_unit(struct rsc_router *r, struct unit *u, struct entry *entri
     const struct rsc_group *g = &r->flows->groups[d->group];
     d->slices.len = 0;
     for (int64_t lo = 0, hi; lo < g->elems; lo = hi) {
-      while (at + 1 < most && left < g->wire_bytes * GRAIN) left += entries[++at].share;
-      hi = at + 1 == most ? g->elems : cut_at(g, lo, left);
+      while (at + 1 < most && left < g->wire_bytes * RSC_GRAIN) left += entries[++at].share;
+      hi = at + 1 == most ? g->elems : cut_at(r, g, lo, left);
       if (hi == lo) hi = g->elems; /* less than a grain is left */
       double bytes = (double)(hi - lo) * g->wire_bytes;
       add_slice(r, d, lo, hi, entries[at].rank, bytes);
@@ -294,11 +293,11 @@ static int64_t all_entries(const struct rsc_router *r, const struct units *units
 /* Of the slices that are at least as coarse and come near to `most` seconds, those with the fewest messages at one
  * rank. What many ranks want and pass on to many is often best entered at few, before the rest levels the loads. */
 static struct trial find_best(struct rsc_router *r, struct units *units, struct trial best, double most) {
-  double grain = RSC_SLICE_MIN;
+  double grain = r->slice_min;
   int64_t tried = 0;
   for (size_t i = 0; i < units->count; i++)
     if (units->at[i].bytes > grain) grain = units->at[i].bytes;
-  for (; grain > RSC_SLICE_MIN; grain /= 2) {
+  for (; grain > r->slice_min; grain /= 2) {
     int64_t entries = all_entries(r, units, grain);
     for (int wide_first = 1; wide_first >= 0 && entries != tried; wide_first--) {
       struct trial t = {grain, wide_first, 0, 0};
@@ -314,7 +313,7 @@ void rsc_route_entries(struct rsc_router *r) {
   if (!r->demands.len) return;
   find_places(r);
   struct units units = find_units(r);
-  struct trial water = {RSC_SLICE_MIN, false, 0, 0};
+  struct trial water = {r->slice_min, false, 0, 0};
   try_grain(r, &units, &water); /* counts no messages: the holders have no shares yet */
   find_flows(r, &units);
   try_grain(r, &units, &water);

@@ -13,7 +13,9 @@
 #include "compiler/base/keys.h"
 #include "compiler/pass/route.h"
 
-enum { RSC_SLICE_MIN = 1 << 20 }; /* bytes below which a group is not divided among ranks */
+enum {
+  RSC_GRAIN = 4096
+}; /* elements: cuts fall on multiples, so that alike domains are cut alike and runs stay whole */
 
 /* A rank at one end of a group. */
 struct rsc_seat {
@@ -70,9 +72,10 @@ struct rsc_demands {
   RSC_VEC(struct rsc_demand);
 };
 
-/* Groups that the same ranks hold, or any of them can carry. */
+/* Groups that the same ranks hold, or any of them can carry. Those who want a group where others of their domain hold
+ * it can send it on too: they come after the holders. */
 struct rsc_holders {
-  const int64_t *ranks; /* world, ascending */
+  const int64_t *ranks; /* world; each kind ascends within a domain */
   int64_t count;
   double demand, one_copy; /* bytes: of all domains; of the groups once */
   double *share;           /* per rank: bytes that it sends */
@@ -87,6 +90,7 @@ struct rsc_router {
   const struct rsc_pairs *pairs;
   const struct rsc_flows *flows;
   const struct rsc_cluster *cluster;
+  double slice_min;               /* rsc_slice_min of the slowest NIC */
   double *nic;                    /* bytes per second of each rank's share of its host's NICs */
   double *in_load, *out_load;     /* network bytes per rank */
   double *nvlink_load;            /* bytes out per rank */
@@ -102,6 +106,9 @@ struct rsc_router {
   struct rsc_routes *out;
 };
 
+/* The entry of a slice, after node `parent` of the leg, and everybody in its domain that it passes the piece to. */
+void rsc_route_add_domain(struct rsc_router *r, struct rsc_leg *leg, int32_t parent, const struct rsc_demand *d,
+                          const struct rsc_slice *slice, double bytes);
 int rsc_demands_by_set(const void *a, const void *b); /* for qsort: by set, domain, ranks, group */
 /* Fills the demands' slices, by rsc_route_shares on the way. */
 void rsc_route_entries(struct rsc_router *r);
@@ -111,6 +118,12 @@ double rsc_flow_shares(struct rsc_router *r, struct rsc_holder_sets *sets);
 void rsc_route_shares(struct rsc_router *r);
 void rsc_route_senders(struct rsc_router *r);
 void rsc_route_streams(struct rsc_router *r);
+
+/* Bytes below which a group is not divided among ranks: what a link moves while some messages are issued and arrive. */
+static inline double rsc_slice_min(double rate) {
+  double bytes = rate * 21e-6, least = 16384, most = 1 << 20;
+  return bytes > most ? most : bytes < least ? least : bytes;
+}
 
 static inline double rsc_group_bytes(const struct rsc_router *r, int32_t group) {
   return (double)r->flows->groups[group].elems * r->flows->groups[group].wire_bytes;

@@ -9,8 +9,7 @@
 #include "compiler/base/seed.h"
 #include "compiler/pass/route_impl.h"
 
-#define HOP_COST 0.05  /* of the time there is: what one hop less is worth */
-enum { GRAIN = 4096 }; /* elements: see route_entries.c */
+#define HOP_COST 0.05 /* of the time there is: what one hop less is worth */
 
 struct leg_list {
   RSC_VEC(size_t);
@@ -40,8 +39,8 @@ static const struct rsc_seat *seat_of(const struct rsc_router *r, int32_t group,
 }
 
 /* The entry and everybody it passes the piece to: directly, or, with a fanout, over others that have it by then. */
-static void add_domain(struct rsc_router *r, struct rsc_leg *leg, int32_t parent, const struct rsc_demand *d,
-                       const struct rsc_slice *slice, double bytes) {
+void rsc_route_add_domain(struct rsc_router *r, struct rsc_leg *leg, int32_t parent, const struct rsc_demand *d,
+                          const struct rsc_slice *slice, double bytes) {
   int32_t entry = (int32_t)leg->nodes.len, passed = 0;
   *RSC_PUSH(r->scratch, &leg->nodes) = (struct rsc_node){parent, slice->end, slice->rank, 0};
   for (int32_t i = 0; i < d->seat_count; i++) {
@@ -56,7 +55,7 @@ static void add_domain(struct rsc_router *r, struct rsc_leg *leg, int32_t parent
 
 static int64_t grain(int64_t lo, double elems) {
   int64_t at = lo + (int64_t)elems;
-  return at / GRAIN * GRAIN;
+  return at / RSC_GRAIN * RSC_GRAIN;
 }
 
 static void push_leg(struct senders *s, struct rsc_leg leg) {
@@ -64,7 +63,53 @@ static void push_leg(struct senders *s, struct rsc_leg leg) {
   *RSC_PUSH(s->r->scratch, &s->r->legs) = leg;
 }
 
-/* Elements [lo, hi) of a slice straight from the holders, as their shares last. */
+/* Cuts leg i so that [lo, hi) is a leg of its own, and returns its index. */
+static size_t cut_leg(struct senders *s, size_t i, int64_t lo, int64_t hi) {
+  struct rsc_router *r = s->r;
+  struct rsc_leg leg = r->legs.at[i];
+  const int64_t ends[4] = {leg.lo, lo, hi, leg.hi};
+  size_t middle = i;
+  bool used = false;
+  for (int k = 0; k < 3; k++) {
+    if (ends[k] >= ends[k + 1]) continue;
+    struct rsc_leg part = leg;
+    part.lo = ends[k];
+    part.hi = ends[k + 1];
+    part.nodes = (struct rsc_nodes){0};
+    for (size_t n = 0; n < leg.nodes.len; n++) *RSC_PUSH(r->scratch, &part.nodes) = leg.nodes.at[n];
+    size_t at = used ? r->legs.len : i;
+    if (used)
+      push_leg(s, part);
+    else
+      r->legs.at[i] = part;
+    used = true;
+    if (k == 1) middle = at;
+  }
+  return middle;
+}
+
+/* Elements [lo, *hi) of a slice, or the first of them, from a rank that does not hold them: NVLink brings them there.
+ */
+static void send_after(struct senders *s, const struct rsc_demand *d, const struct rsc_slice *slice, int64_t lo,
+                       int64_t *hi, int64_t rank) {
+  struct rsc_router *r = s->r;
+  const struct leg_list *legs = &s->legs_of[d->group];
+  for (size_t k = 0;; k++) {
+    const struct rsc_leg *leg = &r->legs.at[legs->at[k]];
+    if (lo < leg->lo || lo >= leg->hi) continue;
+    int32_t n = 0, nodes = (int32_t)leg->nodes.len;
+    while (n < nodes && leg->nodes.at[n].rank != rank) n++;
+    if (n == nodes) continue;
+    if (leg->hi < *hi) *hi = leg->hi;
+    size_t middle = cut_leg(s, legs->at[k], lo, *hi);
+    double bytes = (double)(*hi - lo) * r->flows->groups[d->group].wire_bytes;
+    rsc_route_add_domain(r, &r->legs.at[middle], n, d, slice, bytes);
+    return;
+  }
+}
+
+/* Elements [lo, hi) of a slice straight from the holders and those who get it from them over NVLink, as their shares
+ * last. */
 static void send_direct(struct senders *s, const struct rsc_demand *d, const struct rsc_slice *slice, int64_t lo,
                         int64_t hi) {
   struct rsc_router *r = s->r;
@@ -81,13 +126,17 @@ static void send_direct(struct senders *s, const struct rsc_demand *d, const str
         continue;
       }
     }
+    const struct rsc_seat *seat = seat_of(r, d->group, h->ranks[at]);
+    struct rsc_leg leg = {d->group, seat->end, lo, to, h->ranks[at], {0}};
+    if (seat->rank != leg.src) send_after(s, d, slice, lo, &to, leg.src);
     double bytes = (double)(to - lo) * g->wire_bytes;
     h->share[at] -= bytes;
-    r->out_load[h->ranks[at]] += bytes;
-    s->held[h->ranks[at]] -= bytes;
-    struct rsc_leg leg = {d->group, seat_of(r, d->group, h->ranks[at])->end, lo, to, h->ranks[at], {0}};
-    add_domain(r, &leg, -1, d, slice, bytes);
-    push_leg(s, leg);
+    r->out_load[leg.src] += bytes;
+    s->held[leg.src] -= bytes;
+    if (seat->rank == leg.src) {
+      rsc_route_add_domain(r, &leg, -1, d, slice, bytes);
+      push_leg(s, leg);
+    }
     lo = to;
   }
 }
@@ -118,7 +167,7 @@ static double room_of(const struct senders *s, int64_t rank) {
 /* Who passes on the piece that begins at `lo`: an entry with time to spare, little to send and a short way; else the
  * least loaded. */
 static struct relay find_relay(const struct senders *s, int32_t group, int64_t lo, double bytes) {
-  double least = bytes < RSC_SLICE_MIN ? bytes : RSC_SLICE_MIN;
+  double least = bytes < s->r->slice_min ? bytes : s->r->slice_min;
   const struct rsc_router *r = s->r;
   struct relay best = {0, -1, 0, false, 0};
   for (size_t k = 0; k < s->legs_of[group].len; k++) {
@@ -140,31 +189,6 @@ static struct relay find_relay(const struct senders *s, int32_t group, int64_t l
   return best;
 }
 
-/* Cuts leg i so that [lo, hi) is a leg of its own, and returns its index. */
-static size_t cut_leg(struct senders *s, size_t i, int64_t lo, int64_t hi) {
-  struct rsc_router *r = s->r;
-  struct rsc_leg leg = r->legs.at[i];
-  const int64_t ends[4] = {leg.lo, lo, hi, leg.hi};
-  size_t middle = i;
-  bool used = false;
-  for (int k = 0; k < 3; k++) {
-    if (ends[k] >= ends[k + 1]) continue;
-    struct rsc_leg part = leg;
-    part.lo = ends[k];
-    part.hi = ends[k + 1];
-    part.nodes = (struct rsc_nodes){0};
-    for (size_t n = 0; n < leg.nodes.len; n++) *RSC_PUSH(r->scratch, &part.nodes) = leg.nodes.at[n];
-    size_t at = used ? r->legs.len : i;
-    if (used)
-      push_leg(s, part);
-    else
-      r->legs.at[i] = part;
-    used = true;
-    if (k == 1) middle = at;
-  }
-  return middle;
-}
-
 /* Elements [lo, hi) of a slice from domains that have them already. */
 static void send_onward(struct senders *s, const struct rsc_demand *d, const struct rsc_slice *slice, int64_t lo,
                         int64_t hi) {
@@ -175,12 +199,12 @@ static void send_onward(struct senders *s, const struct rsc_demand *d, const str
     int64_t rank = r->legs.at[from.leg].nodes.at[from.node].rank;
     int64_t to = r->legs.at[from.leg].hi < hi ? r->legs.at[from.leg].hi : hi;
     int64_t fits = from.within ? grain(lo, room_of(s, rank) / wire) : to;
-    if (fits > lo && fits < to && (double)(to - fits) * wire >= RSC_SLICE_MIN) to = fits;
+    if (fits > lo && fits < to && (double)(to - fits) * wire >= r->slice_min) to = fits;
     size_t leg = cut_leg(s, from.leg, lo, to);
     double bytes = (double)(to - lo) * wire;
     r->out_load[rank] += bytes;
     r->legs.at[leg].nodes.at[from.node].relays++;
-    add_domain(r, &r->legs.at[leg], from.node, d, slice, bytes);
+    rsc_route_add_domain(r, &r->legs.at[leg], from.node, d, slice, bytes);
     lo = to;
   }
 }
@@ -193,7 +217,7 @@ static double send_domain(struct senders *s, const struct rsc_demand *demands, s
     const struct rsc_group *g = &r->flows->groups[d->group];
     double bytes = s->first[d->group] == d->domain ? 0 : onward;
     int64_t from =
-        bytes >= rsc_group_bytes(r, d->group) ? 0 : g->elems - (int64_t)(bytes / g->wire_bytes) / GRAIN * GRAIN;
+        bytes >= rsc_group_bytes(r, d->group) ? 0 : g->elems - (int64_t)(bytes / g->wire_bytes) / RSC_GRAIN * RSC_GRAIN;
     if (from < 0) from = 0;
     onward -= (double)(g->elems - from) * g->wire_bytes;
     for (size_t k = 0; k < d->slices.len; k++) {
@@ -283,6 +307,8 @@ void rsc_route_senders(struct rsc_router *r) {
   s.held = RSC_ARRAY(r->scratch, double, r->cluster->world);
   s.busy = RSC_ARRAY(r->scratch, double, r->cluster->domain_count);
   find_held(&s);
+  for (size_t i = 0; i < r->legs.len; i++) /* of domains that hold: those who get a piece there may send it on */
+    if (r->holder_seats[r->legs.at[i].group].len) *RSC_PUSH(r->scratch, &s.legs_of[r->legs.at[i].group]) = i;
   for (size_t i = 0, next; i < r->demands.len; i = next) {
     next = i;
     while (next < r->demands.len && r->demands.at[next].set == r->demands.at[i].set) next++;

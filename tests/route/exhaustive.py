@@ -134,7 +134,7 @@ def best_assignment(loads, rates):
 
 
 def loads_of(case, ranks):
-    """Of each domain: what enters it, and where it can; of all: what holders can send, with the number of domains."""
+    """Of each domain: what enters it, and where it can; of all: what ranks can send first, with the number of domains."""
     world = {(side, r[side + '_rank']): r['rank'] for r in ranks for side in ('train', 'infer') if r[side + '_rank'] is not None}
     domain = [r['domain'] for r in ranks]
     enter, sent = {}, []
@@ -144,8 +144,9 @@ def loads_of(case, ranks):
         outside = {domain[w] for w in wanters} - {domain[h] for h in holders}
         for d in outside:
             enter.setdefault(d, []).append((bytes_, {w for w in wanters if domain[w] == d}))
-        if outside:
-            sent.append((bytes_, holders, len(outside)))
+        if outside:  # who wants it beside a holder has it over NVLink, and sends it on as well
+            inside = {domain[h] for h in holders}
+            sent.append((bytes_, holders | {w for w in wanters if domain[w] in inside}, len(outside)))
     return enter, sent
 
 

@@ -21,10 +21,10 @@ SHARED = dict(H100, nics=1)  # all GPUs of a host share one NIC
 CPU = dict(gpus=1, nics=1, nic=1.25e9, nvlink=20e9, memory=100e9, latency=30e-6)  # 10 Gb/s Ethernet
 
 
-def hosts(train, infer, **link):
-    """A cluster file. `train`, `infer`: host names with brackets, or GPUs of hosts; `names`: all hosts, if not just these."""
-    names = link.pop('names', None) or ', '.join(dict.fromkeys([train, infer]))
-    each = ''.join(f'  - {{names: "{n}", gpus: {link["gpus"]}, nics: {link["nics"]}}}\n' for n in names.split(', '))
+def hosts(train, infer, names=None, **link):
+    """A cluster file. `train`, `infer`: hosts, or GPUs of hosts; `names`: the hosts, if it is not these."""
+    each = ''.join(f'  - {{names: "{n}", gpus: {link["gpus"]}, nics: {link["nics"]}}}\n'
+                   for n in names or dict.fromkeys([train, infer]))
     return f'''reshard-cluster: 1
 links:
   nvlink: {{bandwidth: {link["nvlink"]}, latency: 2e-6}}
@@ -54,6 +54,16 @@ CASES = [
      'train.TP=1 train.PP=1 train.DP=8 infer.TP=4 infer.ENGINES=8', 1.20),
     ('8B, 8 to 4 hosts in 40 ms', 'megatron/qwen3-8b', 'vllm/qwen3-8b', hosts('t0', 'i[0-3]', **H100),
      'infer.TP=8 infer.ENGINES=4', 1.06),
+    ('0.6B, one trainer to TP8 beside it', 'megatron/qwen3-0.6b', 'vllm/qwen3-0.6b', hosts('h0', 'h0', **H100),
+     'train.TP=1 train.PP=1 train.DP=1 infer.TP=8 infer.ENGINES=1', 1.06),
+    ('0.6B, one trainer to 8 replicas beside it', 'megatron/qwen3-0.6b', 'vllm/qwen3-0.6b', hosts('h0', 'h0', **H100),
+     'train.TP=1 train.PP=1 train.DP=1 infer.TP=1 infer.ENGINES=8', 1.10),
+    ('0.6B, one trainer to TP8 here and there', 'megatron/qwen3-0.6b', 'vllm/qwen3-0.6b', hosts('h0', 'h0, h1', ['h[0-1]'], **SHARED),
+     'train.TP=1 train.PP=1 train.DP=1 infer.TP=8 infer.ENGINES=2', 1.06),
+    ('8B, FSDP on half a host, TP4 there and TP8 x 2', 'fsdp/qwen3-8b-fsdp2', 'vllm/qwen3-8b',
+     hosts('h0:[0-3]', 'h0:[4-7], h[1-2]', ['h[0-2]'], **H100), 'train.DP=4 infer.TP=4 infer.ENGINES=5', 1.05),
+    ('8B, FSDP on half a host to TP8 x 2', 'fsdp/qwen3-8b-fsdp2', 'vllm/qwen3-8b',
+     hosts('h0:[0-3]', 'h[1-2]', ['h[0-2]'], **H100), 'train.DP=4 infer.TP=8 infer.ENGINES=2', 1.05),
 ]
 
 
