@@ -86,6 +86,17 @@ struct rsr_local {
 
 enum rsr_quiet { RSR_LOUD, RSR_CANCELLED, RSR_TOLD, RSR_QUIET };
 
+/* One end of what goes from a peer of this host to another, through a ring of cells in memory that both have mapped:
+ * what is packed is still in the caches when it is unpacked, and no message is waited for. See mpi_near.c. */
+struct rsr_ring;
+struct rsr_near {
+  uint64_t first, end; /* its ports: all those to the peer, or from it */
+  struct rsr_ring *ring;
+  uint64_t cells; /* filled, or emptied, since prepare */
+  /* in a round: */
+  uint64_t port, turn, done; /* end: all has been moved; bytes of the turn that have been */
+};
+
 /* A context's part; outlives it if something is under way that cannot be ended. */
 struct rsr_mpi {
   struct rsr_mpi *next;            /* of those that outlived their contexts */
@@ -102,6 +113,10 @@ struct rsr_mpi {
   uint64_t to_self_room, from_self_room, to_self_count, from_self_count;
   uint64_t mixed_up; /* 1 + the flight whose message has not the size that is wanted; 0: none */
   void *rows;        /* of the other ends */
+  struct rsr_near *nears;
+  uint64_t near_count;
+  uint32_t round; /* that the nears are in */
+  struct rsr_share *share;
   /* the refit */
   bool runs, worked, died, stalled;
   enum reshard_status status; /* of the last one */
@@ -184,6 +199,9 @@ void rsr_mpi_receive(struct rsr_mpi *mpi, uint64_t port, void *ptr, uint64_t byt
 bool rsr_mpi_test(struct rsr_mpi *mpi);
 /* What is under way has been so for too long: who is waited for. Tells all. */
 enum reshard_status rsr_mpi_late(struct rsr_mpi *mpi, uint32_t round, struct reshard_fault *fault);
+/* A message has not the size that its receiver wants. */
+enum reshard_status rsr_mpi_unequal(const struct rsr_mpi *mpi, uint32_t round, uint32_t peer,
+                                    struct reshard_fault *fault);
 static inline bool rsr_mpi_is_late(const struct rsr_mpi *mpi) {
   return rsr_mpi_now() - mpi->line->moved_at > mpi->context->config.timeout_seconds;
 }
@@ -192,6 +210,29 @@ static inline bool rsr_mpi_is_late(const struct rsr_mpi *mpi) {
 
 /* The peers have the other ends of the streams, in the same shape. With the lock, which is let go between looks. */
 enum reshard_status rsr_mpi_link(struct rsr_mpi *mpi, struct reshard_fault *fault);
+
+/* Until all that is under way has ended; a message without its size is BAD_PLAN, and not told to the others. */
+enum reshard_status rsr_mpi_await(struct rsr_mpi *mpi, struct reshard_fault *fault);
+/* Streams to one peer, or from one, follow each other: the end of those that begin at row s. */
+uint64_t rsr_peer_end(const struct rsp_program *program, uint64_t s);
+
+/* ---- mpi_near.c: peers of this host ------------------------------------------------------------------------------ */
+
+uint64_t rsr_ring_bytes(void); /* pages; zeroed memory is a ring that is empty */
+/* Their part of a round; then some of it, and whether all has been moved. */
+void rsr_near_begin(struct rsr_mpi *mpi, uint32_t round);
+enum reshard_status rsr_near_step(struct rsr_mpi *mpi, bool *moved, struct reshard_fault *fault);
+/* The first that waits for its peer; NULL: all is moved. */
+const struct rsr_near *rsr_near_waits(const struct rsr_mpi *mpi);
+static inline bool rsr_near_is_out(const struct rsr_mpi *mpi, const struct rsr_near *near) {
+  return mpi->staged.ports[near->first].stream->dir == RSP_DIR_OUT;
+}
+
+/* ---- mpi_share.c ------------------------------------------------------------------------------------------------- */
+
+/* Finds the peers that are on this host, and makes rings with them. Collective among peers; with the lock. */
+enum reshard_status rsr_mpi_share(struct rsr_mpi *mpi, struct reshard_fault *fault);
+void rsr_mpi_unshare(struct rsr_mpi *mpi);
 
 /* ---- mpi_quiet.c: after a failure -------------------------------------------------------------------------------- */
 

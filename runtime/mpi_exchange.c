@@ -20,6 +20,18 @@ static void poke(void *user) {
   rsr_line_moved(mpi->line, mpi->context->config.timeout_seconds);
 }
 
+/* Past the caches pays where what a rank reads and writes does not stay in its share of the last one. */
+#define CACHE_BYTES (UINT64_C(64) << 20)
+
+static unsigned past_cache(const struct rsr_staged *staged) {
+  uint64_t written = 0;
+  for (uint64_t s = 0; s < staged->count; s++) {
+    const struct rsp_stream *stream = staged->ports[s].stream;
+    if (stream->dir == RSP_DIR_IN || stream->dir == RSP_DIR_SELF_DST) written += stream->bytes;
+  }
+  return 2 * written > CACHE_BYTES ? RSK_STREAM : 0;
+}
+
 static bool open_flights(struct rsr_mpi *mpi) {
   mpi->flights = calloc(mpi->room + 1, sizeof *mpi->flights);
   mpi->requests = calloc(mpi->room + 1, sizeof(MPI_Request));
@@ -36,6 +48,7 @@ enum reshard_status rsr_mpi_open_rounds(struct rsr_mpi *mpi, struct reshard_faul
   enum reshard_status status = rsr_staged_open(staged, &context->slice, context->config.flags, fault);
   if (status != RESHARD_OK) return status;
   staged->moved = poke;
+  staged->past_cache = past_cache(staged);
   staged->user = mpi;
   if (context->config.inject.kind == RESHARD_INJECT_FLIP) staged->flip_round = context->config.inject.round;
   for (uint64_t s = 0; s < staged->count; s++) {
@@ -56,6 +69,7 @@ enum reshard_status rsr_mpi_open_rounds(struct rsr_mpi *mpi, struct reshard_faul
 }
 
 void rsr_mpi_close_rounds(struct rsr_mpi *mpi) {
+  rsr_mpi_unshare(mpi);
   rsr_staged_close(&mpi->staged);
   free(mpi->flights);
   free(mpi->requests);
@@ -163,7 +177,7 @@ static void post_dir(struct rsr_mpi *mpi, uint32_t round, uint32_t dir, rsr_mess
   uint64_t turn;
   for (uint64_t s = 0; s < mpi->staged.count; s++) {
     struct rsr_port *port = &mpi->staged.ports[s];
-    if (port->stream->dir != dir || !rsr_active_in(port, round, &turn)) continue;
+    if (port->stream->dir != dir || port->is_carried || !rsr_active_in(port, round, &turn)) continue;
     rsr_port_messages(&mpi->staged, port, turn, post, &(struct posting){mpi, s});
   }
 }
@@ -173,30 +187,37 @@ static void post(struct rsr_mpi *mpi, uint32_t round) {
   mpi->count = mpi->to_self_count = mpi->from_self_count = 0;
   post_dir(mpi, round, RSP_DIR_IN, post_in);
   post_dir(mpi, round, RSP_DIR_OUT, post_out);
+  rsr_near_begin(mpi, round);
 }
 
 /* ---- how a round ends -------------------------------------------------------------------------------------------- */
 
+/* The port that is waited for; NULL: none is known. */
+static const struct rsr_port *awaited(const struct rsr_mpi *mpi) {
+  for (uint64_t i = 0; i < mpi->count; i++) {
+    if (mpi->requests[i] != MPI_REQUEST_NULL) return &mpi->staged.ports[mpi->flights[i].port];
+  }
+  const struct rsr_near *near = rsr_near_waits(mpi);
+  return near ? &mpi->staged.ports[near->port] : NULL;
+}
+
 enum reshard_status rsr_mpi_late(struct rsr_mpi *mpi, uint32_t round, struct reshard_fault *fault) {
-  uint64_t first = 0;
-  while (first < mpi->count && mpi->requests[first] == MPI_REQUEST_NULL) first++;
-  const struct rsr_flight *flight = &mpi->flights[first];
-  bool is_known = first < mpi->count;
+  const struct rsr_port *port = awaited(mpi);
   rsr_fault(fault, RESHARD_TIMEOUT, "world rank %u waited %g s for world rank %u (%s), and no rank made progress",
-            mpi->context->world_rank, mpi->context->config.timeout_seconds, is_known ? flight->peer : 0,
-            is_known && !flight->is_in ? "sending" : "receiving");
+            mpi->context->world_rank, mpi->context->config.timeout_seconds, port ? port->stream->peer : 0,
+            port && port->stream->dir == RSP_DIR_OUT ? "sending" : "receiving");
   fault->rank = mpi->context->world_rank;
   fault->round = round;
-  if (is_known) {
-    fault->peer = flight->peer;
-    rsr_name_next(&mpi->staged, &mpi->staged.ports[flight->port], fault);
+  if (port) {
+    fault->peer = port->stream->peer;
+    rsr_name_next(&mpi->staged, port, fault);
   }
   rsr_line_abort(mpi->line, fault);
   return RESHARD_TIMEOUT;
 }
 
-static enum reshard_status unequal(const struct rsr_mpi *mpi, uint32_t round, uint32_t peer,
-                                   struct reshard_fault *fault) {
+enum reshard_status rsr_mpi_unequal(const struct rsr_mpi *mpi, uint32_t round, uint32_t peer,
+                                    struct reshard_fault *fault) {
   rsr_fault(
       fault, RESHARD_BAD_PLAN,
       "round %u: a message from world rank %u to %u has not the size that the receiver wants; run `reshard verify`",
@@ -218,8 +239,8 @@ static bool exchange_with_self(struct rsr_mpi *mpi) {
 
 static enum reshard_status end_round(struct rsr_mpi *mpi, uint32_t round, struct reshard_fault *fault) {
   uint64_t turn;
-  if (mpi->mixed_up) return unequal(mpi, round, mpi->flights[mpi->mixed_up - 1].peer, fault);
-  if (!exchange_with_self(mpi)) return unequal(mpi, round, mpi->context->world_rank, fault);
+  if (mpi->mixed_up) return rsr_mpi_unequal(mpi, round, mpi->flights[mpi->mixed_up - 1].peer, fault);
+  if (!exchange_with_self(mpi)) return rsr_mpi_unequal(mpi, round, mpi->context->world_rank, fault);
   for (uint64_t s = 0; s < mpi->staged.count; s++) {
     const struct rsr_port *port = &mpi->staged.ports[s];
     if (port->stream->dir == RSP_DIR_OUT && rsr_active_in(port, round, &turn)) rsr_plain_sent(&mpi->staged, port, turn);
@@ -291,7 +312,9 @@ static enum reshard_status go_on(struct rsr_mpi *mpi, bool *moved, struct reshar
     if (status != RESHARD_OK) return status;
     *moved = true;
   }
-  if (mpi->under_way == 0) {
+  if (rsr_near_waits(mpi)) status = rsr_near_step(mpi, moved, fault);
+  if (status != RESHARD_OK) return status;
+  if (mpi->under_way == 0 && !rsr_near_waits(mpi)) {
     *moved = true;
     status = end_phase(mpi, fault);
     if (status != RESHARD_PENDING) return status;

@@ -52,8 +52,7 @@ static enum reshard_status bad_ends(const struct rsr_mpi *mpi, uint32_t peer, st
   return RESHARD_BAD_PLAN;
 }
 
-/* Streams to one peer, or from one, follow each other: the end of those that begin at row s. */
-static uint64_t end_of(const struct rsp_program *program, uint64_t s) {
+uint64_t rsr_peer_end(const struct rsp_program *program, uint64_t s) {
   uint64_t end = s + 1;
   while (end < program->slice->streams.count && program->streams[end].dir == program->streams[s].dir &&
          program->streams[end].peer == program->streams[s].peer)
@@ -67,7 +66,7 @@ static void exchange(struct rsr_mpi *mpi, struct row *rows) {
   uint64_t count = program->slice->streams.count;
   mpi->count = 0;
   for (uint64_t s = 0, end; s < count; s = end) {
-    end = end_of(program, s);
+    end = rsr_peer_end(program, s);
     uint64_t bytes = (end - s) * sizeof *rows;
     uint32_t dir = program->streams[s].dir;
     if (dir > RSP_DIR_IN) break;
@@ -79,7 +78,7 @@ static void exchange(struct rsr_mpi *mpi, struct row *rows) {
   }
 }
 
-static enum reshard_status await(struct rsr_mpi *mpi, struct reshard_fault *fault) {
+enum reshard_status rsr_mpi_await(struct rsr_mpi *mpi, struct reshard_fault *fault) {
   uint64_t idle = 0;
   mpi->line->moved_at = rsr_mpi_now();
   while (mpi->under_way > 0) {
@@ -125,7 +124,13 @@ enum reshard_status rsr_mpi_link(struct rsr_mpi *mpi, struct reshard_fault *faul
   mpi->rows = rows; /* freed with the rest: it may be under way */
   for (uint64_t s = 0; s < count; s++) rows[s] = row_of(program, &program->streams[s]);
   exchange(mpi, rows);
-  enum reshard_status status = await(mpi, fault);
+  enum reshard_status status = rsr_mpi_await(mpi, fault);
   if (status == RESHARD_OK) status = compare(mpi, rows, fault);
-  return status;
+  if (mpi->line->aborted) return status;
+  /* The others do not know yet what this rank has seen. */
+  struct reshard_fault own;
+  rsr_fault_clear(&own);
+  enum reshard_status shared = rsr_mpi_share(mpi, &own);
+  if (status == RESHARD_OK && shared != RESHARD_OK) *fault = own;
+  return status == RESHARD_OK ? shared : status;
 }

@@ -104,7 +104,3 @@ void rsr_nest_run_loops(unsigned char *dst, const unsigned char *src, const stru
   else
     rsk_convert_twice(&conv[0], &conv[1], dst, src, loops, loop_count, run);
 }
-
-void rsr_nest_run(const struct rsr_nest *nest) {
-  rsr_nest_run_loops(nest->dst, nest->src, nest->loops, nest->loop_count, nest->run, nest->conv, 0);
-}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Nests: a box of a descriptor, or of both ends of one, as addresses and loops for the kernels. In: checked
- * descriptors, bound buffers; out: nests. Allocates nothing; touches no byte of a buffer but in rsr_nest_run.
+ * descriptors, bound buffers; out: nests. Allocates nothing; touches no byte of a buffer but in rsr_nest_run_loops.
  */
 #ifndef RSR_NEST_H
 #define RSR_NEST_H
@@ -34,8 +34,7 @@ static inline bool rsr_nest_is_copy(const struct rsr_nest *nest) {
   return nest->conv[0].is_copy && nest->conv[1].is_copy;
 }
 
-/* Makes the copies, in plain memory; with `flags` of rsk_copy in the second form. */
-void rsr_nest_run(const struct rsr_nest *nest);
+/* Makes the copies, in plain memory; with `flags` of rsk_copy. */
 void rsr_nest_run_loops(unsigned char *dst, const unsigned char *src, const struct rsk_loop *loops, uint32_t loop_count,
                         uint64_t run, const struct rsk_conv conv[2], unsigned flags);
 

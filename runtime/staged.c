@@ -147,13 +147,13 @@ static enum reshard_status no_such_conversion(const struct rsp_program *program,
   return RESHARD_BAD_PLAN;
 }
 
-enum reshard_status rsr_port_nests(const struct rsr_staged *staged, struct rsr_port *port, uint64_t turn,
-                                   rsr_nest_fn visit, void *user, struct reshard_fault *fault) {
+enum reshard_status rsr_port_piece(const struct rsr_staged *staged, struct rsr_port *port, uint64_t turn,
+                                   unsigned char *wire, uint64_t bytes, rsr_nest_fn visit, void *user,
+                                   struct reshard_fault *fault) {
   const struct rsp_program *program = &staged->slice->program;
   bool is_self = !crosses(port->stream);
-  unsigned char *wire = is_self ? NULL : rsr_stage_slot(staged, port, turn);
   struct rsr_nest nest;
-  for (uint64_t left = rsr_turn_bytes(port->stream, turn); left > 0;) {
+  for (uint64_t left = bytes; left > 0;) {
     struct rsr_span span = rsr_take(program, &port->cursor, left), from = span;
     uint32_t outer = rsr_outer_loops(program, span.desc);
     if (is_self) {
@@ -174,6 +174,12 @@ enum reshard_status rsr_port_nests(const struct rsr_staged *staged, struct rsr_p
     left -= span.bytes;
   }
   return RESHARD_OK;
+}
+
+enum reshard_status rsr_port_nests(const struct rsr_staged *staged, struct rsr_port *port, uint64_t turn,
+                                   rsr_nest_fn visit, void *user, struct reshard_fault *fault) {
+  unsigned char *wire = crosses(port->stream) ? rsr_stage_slot(staged, port, turn) : NULL;
+  return rsr_port_piece(staged, port, turn, wire, rsr_turn_bytes(port->stream, turn), visit, user, fault);
 }
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */

@@ -31,6 +31,7 @@ struct rsr_port {
   uint64_t hash_row;      /* of two turns, hash_room each, in turns */
   uint64_t hash_room;     /* 0: not verified */
   bool is_read;           /* IN: a relay reads what it received */
+  bool is_carried;        /* crosses by rsr_plain_carry: a round has nothing to pack, unpack or hash for it */
 };
 
 struct rsr_staged {
@@ -46,6 +47,7 @@ struct rsr_staged {
   void (*moved)(void *user); /* called after every port, and now and then within one */
   void *user;
   uint64_t unsaid;     /* bytes moved since it was called */
+  unsigned past_cache; /* flags of copies to where nothing is read soon: RSK_STREAM, or 0 */
   uint32_t flip_round; /* a test's: of what is received in this round, a byte is wrong */
 };
 
@@ -109,6 +111,11 @@ typedef enum reshard_status (*rsr_nest_fn)(void *user, const struct rsr_nest *ne
 enum reshard_status rsr_port_nests(const struct rsr_staged *staged, struct rsr_port *port, uint64_t turn,
                                    rsr_nest_fn visit, void *user, struct reshard_fault *fault);
 
+/* The same of the next `bytes` bytes of it, which lie at `wire`: all that is left, or a multiple of 8. */
+enum reshard_status rsr_port_piece(const struct rsr_staged *staged, struct rsr_port *port, uint64_t turn,
+                                   unsigned char *wire, uint64_t bytes, rsr_nest_fn visit, void *user,
+                                   struct reshard_fault *fault);
+
 /* Called with each message in turn; false ends the walk. */
 typedef bool (*rsr_message_fn)(void *user, unsigned char *ptr, uint64_t bytes);
 
@@ -144,6 +151,11 @@ enum reshard_status rsr_plain_open(struct rsr_staged *staged, struct reshard_fau
 enum reshard_status rsr_plain_pack(struct rsr_staged *staged, uint32_t round, struct reshard_fault *fault);
 /* What was received in the round goes to the buffers, after VERIFY's check (CORRUPT); self streams are copied. */
 enum reshard_status rsr_plain_unpack(struct rsr_staged *staged, uint32_t round, struct reshard_fault *fault);
+/* Bytes [done, done + bytes) of a turn from buffers to `wire` or from there, without a stay in staging; but what is
+ * passed on comes from the slot that it was received in. Pieces in order, of 8 bytes or a multiple but for the last. No
+ * guards, no hashes. */
+enum reshard_status rsr_plain_carry(struct rsr_staged *staged, struct rsr_port *port, uint64_t turn, uint64_t done,
+                                    unsigned char *wire, uint64_t bytes, struct reshard_fault *fault);
 /* The turn of an outgoing port has been sent: RESHARD_GUARD poisons its slot. */
 void rsr_plain_sent(struct rsr_staged *staged, const struct rsr_port *port, uint64_t turn);
 /* RESHARD_GUARD: what was unpacked of this round and passed on is of no more use; nothing lies outside staging. */

@@ -36,14 +36,23 @@ static void say_moved(struct rsr_staged *staged) {
   if (staged->moved) staged->moved(staged->user);
 }
 
-static enum reshard_status run_nest(void *user, const struct rsr_nest *nest) {
-  struct rsr_staged *staged = user;
+static enum reshard_status run_nest(struct rsr_staged *staged, const struct rsr_nest *nest, unsigned flags) {
   uint64_t bytes = nest->run * (rsr_nest_is_copy(nest) ? 1 : nest->conv[1].dst_bytes);
   for (uint32_t l = 0; l < nest->loop_count; l++) bytes *= nest->loops[l].count;
-  rsr_nest_run(nest);
+  rsr_nest_run_loops(nest->dst, nest->src, nest->loops, nest->loop_count, nest->run, nest->conv, flags);
   staged->unsaid += bytes;
   if (staged->unsaid >= SAY_BYTES) say_moved(staged);
   return RESHARD_OK;
+}
+
+/* To staging, or what the peer reads at once. */
+static enum reshard_status run_pack(void *user, const struct rsr_nest *nest) {
+  return run_nest(user, nest, 0);
+}
+
+static enum reshard_status run_unpack(void *user, const struct rsr_nest *nest) {
+  struct rsr_staged *staged = user;
+  return run_nest(staged, nest, staged->past_cache);
 }
 
 /* ---- hashes ------------------------------------------------------------------------------------------------------ */
@@ -116,14 +125,19 @@ enum reshard_status rsr_plain_pack(struct rsr_staged *staged, uint32_t round, st
   for (uint64_t s = 0; s < staged->count && status == RESHARD_OK; s++) {
     struct rsr_port *port = &staged->ports[s];
     if (port->stream->dir != RSP_DIR_OUT) break; /* they come first */
-    if (port->stream->relay != RSP_NO_STREAM || !rsr_active_in(port, round, &turn)) continue;
+    if (port->stream->relay != RSP_NO_STREAM || port->is_carried || !rsr_active_in(port, round, &turn)) continue;
     if (rsr_is_packed(port)) {
-      status = rsr_port_nests(staged, port, turn, run_nest, staged, fault);
+      status = rsr_port_nests(staged, port, turn, run_pack, staged, fault);
       say_moved(staged);
     }
     if (port->hash_room > 0 && status == RESHARD_OK) hash_turn(staged, port, turn);
   }
   return status;
+}
+
+/* From or to staging whoever carries it: a relay reads it there. */
+static bool is_passed_on(const struct rsr_port *port) {
+  return port->stream->kind == RSP_KIND_STAGED && (port->is_read || port->stream->relay != RSP_NO_STREAM);
 }
 
 static enum reshard_status unpack_port(struct rsr_staged *staged, struct rsr_port *port, uint64_t turn,
@@ -134,7 +148,7 @@ static enum reshard_status unpack_port(struct rsr_staged *staged, struct rsr_por
   enum reshard_status status = RESHARD_OK;
   if (port->hash_room > 0) status = check_turn(staged, port, &start, turn, fault);
   if (!rsr_is_unpacked(port) || status != RESHARD_OK) return status;
-  status = rsr_port_nests(staged, port, turn, run_nest, staged, fault);
+  status = rsr_port_nests(staged, port, turn, run_unpack, staged, fault);
   say_moved(staged);
   if (is_in && !port->is_read && (staged->flags & RESHARD_GUARD))
     memset(rsr_stage_slot(staged, port, turn), RSR_POISON, (size_t)rsr_turn_bytes(port->stream, turn));
@@ -147,9 +161,20 @@ enum reshard_status rsr_plain_unpack(struct rsr_staged *staged, uint32_t round, 
   for (uint64_t s = 0; s < staged->count && status == RESHARD_OK; s++) {
     struct rsr_port *port = &staged->ports[s];
     if (port->stream->dir != RSP_DIR_IN && port->stream->dir != RSP_DIR_SELF_DST) continue;
+    if (port->is_carried && !is_passed_on(port)) continue;
     if (rsr_active_in(port, round, &turn)) status = unpack_port(staged, port, turn, fault);
   }
   return status;
+}
+
+enum reshard_status rsr_plain_carry(struct rsr_staged *staged, struct rsr_port *port, uint64_t turn, uint64_t done,
+                                    unsigned char *wire, uint64_t bytes, struct reshard_fault *fault) {
+  bool is_out = port->stream->dir == RSP_DIR_OUT;
+  if (!is_passed_on(port))
+    return rsr_port_piece(staged, port, turn, wire, bytes, is_out ? run_pack : run_unpack, staged, fault);
+  unsigned char *slot = rsr_stage_slot(staged, port, turn) + done;
+  memcpy(is_out ? wire : slot, is_out ? slot : wire, bytes);
+  return RESHARD_OK;
 }
 
 void rsr_plain_sent(struct rsr_staged *staged, const struct rsr_port *port, uint64_t turn) {
