@@ -25,6 +25,7 @@ struct rsc_diag {
   enum rsc_severity severity;
   enum rsc_code code;
   size_t errors, stage_errors, stage_warnings;
+  struct rsc_span last;      /* of an error */
   const char *said[2 * CAP]; /* the heads of this stage's messages */
   size_t said_count;
 };
@@ -133,7 +134,10 @@ static void begin(struct rsc_diag *diag, enum rsc_severity severity, enum rsc_co
                   const char *format, va_list args) {
   deliver(diag);
   size_t *count = severity == RSC_ERROR ? &diag->stage_errors : &diag->stage_warnings;
-  if (severity == RSC_ERROR) diag->errors++;
+  if (severity == RSC_ERROR) {
+    diag->errors++;
+    diag->last = span;
+  }
   diag->dropped = *count >= CAP;
   if (diag->dropped) {
     ++*count;
@@ -199,6 +203,10 @@ bool rsc_diag_flush(struct rsc_diag *diag) {
   diag->stage_errors = diag->stage_warnings = diag->said_count = 0;
   diag->dropped = false;
   return clean;
+}
+
+struct rsc_span rsc_diag_last(const struct rsc_diag *diag) {
+  return diag->last;
 }
 
 size_t rsc_diag_errors(const struct rsc_diag *diag) {

@@ -60,6 +60,9 @@ void rsc_warning(struct rsc_diag *diag, enum rsc_code code, struct rsc_span span
 void rsc_note(struct rsc_diag *diag, struct rsc_span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Where the last error was. */
+struct rsc_span rsc_diag_last(const struct rsc_diag *diag);
+
 /* Ends a stage: delivers what is held, says how many more errors there were past the cap, resets the cap.
  * Returns true if the stage had no error. */
 bool rsc_diag_flush(struct rsc_diag *diag);

@@ -23,7 +23,7 @@ struct coverage {
 };
 
 struct coverages {
-  RSC_VEC(struct coverage);
+  RSC_VEC(const struct coverage *);
 };
 
 struct cover {
@@ -195,6 +195,11 @@ static const struct {
                    "leave these bytes as they are", "training"},
 };
 
+static void note_loops(struct cover *c, struct rsc_mention m) {
+  const char *loops = rsc_buffer_of(c->pairs, m.gid)->loop_values;
+  if (loops && *loops) rsc_note(c->diag, (struct rsc_span){.file = -1}, "in the loop at %s", loops);
+}
+
 static void report_lack(struct cover *c, const struct rsc_paired_tensor *t, enum rsc_side side,
                         const struct lack *lack) {
   enum rsc_side other = side == RSC_TRAIN ? RSC_INFER : RSC_TRAIN;
@@ -211,6 +216,7 @@ static void report_lack(struct cover *c, const struct rsc_paired_tensor *t, enum
               element_text(c, t->tensor, lack->first));
     rsc_note(c->diag, span_of(c, t->by_side[other].at[0]), "what is %s of it stands here", lack_words[side].other_has);
   }
+  note_loops(c, m);
   rsc_note(c->diag, (struct rsc_span){.file = -1}, "to %s, write  skip \"%s\";  in the %s layout",
            lack_words[side].to_excuse, t->tensor->name, lack_words[side].where);
 }
@@ -224,13 +230,64 @@ static void report_twice(struct cover *c, const struct rsc_paired_tensor *t, con
             t->tensor->name, element_text(c, t->tensor, lack->first));
   rsc_note(c->diag, span_of(c, a),
            "the other place is here; if both hold the same values, write  replica  before one of them");
+  note_loops(c, b);
 }
 
-static struct coverage find_coverage(struct cover *c, const struct rsc_paired_tensor *t) {
-  struct coverage result = {0};
-  find_lack(c, t, RSC_INFER, &result.missing);
-  find_lack(c, t, RSC_TRAIN, &result.unwanted);
-  find_twice(c, t, &result.twice);
+/* A statement in a loop is reported once: with the first tensor that it fails for, and the names of some others. */
+struct failing {
+  enum { MISSING, UNWANTED, TWICE } kind;
+  const struct rsc_paired_tensor *tensor; /* the first */
+  const struct lack *lack;
+  int64_t more;
+  const char *names[4];
+};
+
+struct failures {
+  struct rsc_keys *keys;
+  RSC_VEC(struct failing);
+};
+
+static void add_failing(struct cover *c, struct failures *list, struct failing f) {
+  enum rsc_side side = f.kind == MISSING ? RSC_INFER : RSC_TRAIN;
+  int32_t mention = f.kind == TWICE ? f.lack->other : f.lack->mention;
+  struct rsc_span span = span_of(c, f.tensor->by_side[side].at[mention]);
+  int64_t key[4] = {f.kind, span.file, span.line, span.col};
+  bool fresh;
+  int32_t id = rsc_keys_id(list->keys, key, sizeof key, &fresh);
+  if (fresh) {
+    *RSC_PUSH(c->scratch, list) = f;
+    return;
+  }
+  struct failing *first = &list->at[id];
+  if (first->more < (int64_t)(sizeof f.names / sizeof *f.names)) first->names[first->more] = f.tensor->tensor->name;
+  first->more++;
+}
+
+static void note_more(struct cover *c, const struct failing *f) {
+  int64_t named = (int64_t)(sizeof f->names / sizeof *f->names);
+  char text[512];
+  int at = 0;
+  if (named > f->more) named = f->more;
+  for (int64_t i = 0; i < named; i++)
+    at += snprintf(text + at, sizeof text - (size_t)at, "%s'%.100s'", i ? ", " : "", f->names[i]);
+  if (f->more)
+    rsc_note(c->diag, (struct rsc_span){.file = -1}, "the same statement fails so for %" PRId64 " more: %s%s", f->more,
+             text, named < f->more ? ", ..." : "");
+}
+
+static void report(struct cover *c, const struct failing *f) {
+  if (f->kind == TWICE)
+    report_twice(c, f->tensor, f->lack);
+  else
+    report_lack(c, f->tensor, f->kind == MISSING ? RSC_INFER : RSC_TRAIN, f->lack);
+  note_more(c, f);
+}
+
+static const struct coverage *find_coverage(struct cover *c, const struct rsc_paired_tensor *t) {
+  struct coverage *result = RSC_NEW(c->scratch, struct coverage);
+  find_lack(c, t, RSC_INFER, &result->missing);
+  find_lack(c, t, RSC_TRAIN, &result->unwanted);
+  find_twice(c, t, &result->twice);
   return result;
 }
 
@@ -238,6 +295,7 @@ void rsc_check_coverage(struct rsc_diag *diag, const struct rsc_pairs *pairs, in
   struct cover c = {rsc_arena_new(), diag, pairs, intersections};
   struct rsc_keys *keys = rsc_keys_new(c.scratch);
   struct coverages known = {0};
+  struct failures failures = {.keys = rsc_keys_new(c.scratch)};
   struct rsc_key key = {0};
   for (int32_t i = 0; i < pairs->tensor_count; i++) {
     const struct rsc_paired_tensor *t = &pairs->tensors[i];
@@ -252,10 +310,14 @@ void rsc_check_coverage(struct rsc_diag *diag, const struct rsc_pairs *pairs, in
     bool fresh;
     int32_t id = rsc_keys_id(keys, key.at, key.len, &fresh);
     if (fresh) *RSC_PUSH(c.scratch, &known) = find_coverage(&c, t);
-    const struct coverage *found = &known.at[id];
-    if (found->missing.elems && !t->skip_train) report_lack(&c, t, RSC_INFER, &found->missing);
-    if (found->unwanted.elems && !t->skip_infer) report_lack(&c, t, RSC_TRAIN, &found->unwanted);
-    if (found->twice.elems) report_twice(&c, t, &found->twice);
+    const struct coverage *found = known.at[id];
+    if (found->missing.elems && !t->skip_train)
+      add_failing(&c, &failures, (struct failing){.kind = MISSING, .tensor = t, .lack = &found->missing});
+    if (found->unwanted.elems && !t->skip_infer)
+      add_failing(&c, &failures, (struct failing){.kind = UNWANTED, .tensor = t, .lack = &found->unwanted});
+    if (found->twice.elems)
+      add_failing(&c, &failures, (struct failing){.kind = TWICE, .tensor = t, .lack = &found->twice});
   }
+  for (size_t i = 0; i < failures.len; i++) report(&c, &failures.at[i]);
   rsc_arena_free(c.scratch);
 }

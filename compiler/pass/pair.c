@@ -103,7 +103,7 @@ struct pairer {
   struct rsc_arena *arena, *scratch;
   struct rsc_diag *diag;
   struct rsc_pairs *pairs;
-  struct rsc_keys *names;
+  struct rsc_keys *names, *said; /* said: declarations that were reported */
 };
 
 static const char *dims_text(struct rsc_arena *arena, const struct rsc_tensor *t) {
@@ -120,6 +120,14 @@ static bool agree(const struct rsc_tensor *a, const struct rsc_tensor *b) {
          (!a->ndim || !memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims));
 }
 
+/* A declaration in a loop is reported once. */
+static bool is_news(struct pairer *p, struct rsc_span span) {
+  int64_t place[3] = {span.file, span.line, span.col};
+  bool fresh;
+  rsc_keys_id(p->said, place, sizeof place, &fresh);
+  return fresh;
+}
+
 /* Every tensor either side declares, by name: candidates[k].tensor is NULL where no declaration was seen yet. */
 static void merge_side(struct pairer *p, enum rsc_side side, const struct rsc_tensor **merged, int32_t *id_of) {
   const struct rsc_layout *layout = p->pairs->placement[side]->layout;
@@ -129,7 +137,7 @@ static void merge_side(struct pairer *p, enum rsc_side side, const struct rsc_te
     int32_t id = id_of[i] = rsc_keys_id(p->names, t->name, strlen(t->name), &fresh);
     if (fresh) {
       merged[id] = t;
-    } else if (!agree(merged[id], t)) {
+    } else if (!agree(merged[id], t) && is_news(p, t->span)) {
       rsc_error(p->diag, RSC_TENSOR_DISAGREES, t->span, "tensor '%s' is %s %s here, but %s %s on the training side",
                 t->name, rsp_dtype_word(t->dtype), dims_text(p->scratch, t), rsp_dtype_word(merged[id]->dtype),
                 dims_text(p->scratch, merged[id]));
@@ -259,8 +267,9 @@ const struct rsc_pairs *rsc_pair(struct rsc_arena *arena, struct rsc_diag *diag,
   order_buffers(train, gids);
   order_buffers(infer, gids + pairs->train_gids);
   pairs->gids = gids;
-  struct pairer p = {arena, rsc_arena_new(), diag, pairs, NULL};
+  struct pairer p = {arena, rsc_arena_new(), diag, pairs, NULL, NULL};
   p.names = rsc_keys_new(p.scratch);
+  p.said = rsc_keys_new(p.scratch);
   build_tensors(&p);
   rsc_arena_free(p.scratch);
   if (rsc_diag_errors(diag) == before) rsc_check_coverage(diag, pairs, intersections);

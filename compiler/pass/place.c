@@ -40,6 +40,7 @@ struct placer {
   struct rsc_diag *diag;
   const struct rsc_layout *layout;
   struct rsc_keys *class_keys, *shape_keys, *family_keys, *rankmap_keys, *rankset_keys;
+  struct rsc_keys *failed; /* statements that had an error */
   struct classes classes;
   struct shapes shapes;
   struct rankmaps rankmaps;
@@ -261,7 +262,7 @@ static bool make_entries(struct placer *p, struct rsc_class *c, const struct rsc
     }
     describe_where(p, c, coords, where, sizeof where);
     struct rsc_arena *temp = rsc_arena_new();
-    struct rsc_place_context cx = {temp, p->diag, p->layout, mesh, coords, where, b->loop_values ? b->loop_values : ""};
+    struct rsc_place_context cx = {temp, p->diag, p->layout, mesh, coords, where};
     struct rsc_local local;
     int32_t mention = 0;
     bool ok = rsc_place_value(&cx, b->value, &mention, &local);
@@ -500,20 +501,38 @@ static int32_t rankmap_of(struct placer *p, int32_t klass, const int64_t *pins) 
 
 /* ---- the pass ---- */
 
+/* Ends the message of a buffer that failed: which one it is, where a function's body alone would not tell, and the
+ * loop. Its statement is not reported again. */
+static void note_failure(struct placer *p, const struct rsc_buffer *b, const int64_t *statement, size_t size) {
+  struct rsc_span last = rsc_diag_last(p->diag);
+  if (last.file != b->span.file || last.line < b->span.line) /* functions stand before their uses */
+    rsc_note(p->diag, b->span, "in buffer '%s'", b->name);
+  if (*b->loop_values) rsc_note(p->diag, (struct rsc_span){.file = -1}, "in the loop at %s", b->loop_values);
+  rsc_keys_id(p->failed, statement, size, NULL);
+}
+
 static struct rsc_placed_buffer place_buffer(struct placer *p, const struct rsc_buffer *b) {
   struct mentions mentions = {0};
+  int64_t statement[3] = {b->span.file, b->span.line, b->span.col};
+  if (rsc_keys_count(p->failed) && rsc_keys_find(p->failed, statement, sizeof statement) >= 0)
+    return (struct rsc_placed_buffer){.klass = -1, .rankmap = -1};
   p->key.len = 0;
   rsc_key_int(p->scratch, &p->key, b->mesh);
   rsc_key_int(p->scratch, &p->key, b->dtype);
   key_value(p, b->value, &mentions);
   bool fresh;
   struct rsc_placed_buffer placed = {.klass = rsc_keys_id(p->class_keys, p->key.at, p->key.len, &fresh), .rankmap = -1};
-  if (fresh) {
-    struct rsc_class c = {0};
-    if (!make_class(p, b, &mentions, &c)) c.entry_count = -1;
-    *RSC_PUSH(p->arena, &p->classes) = c;
+  if (fresh) *RSC_PUSH(p->arena, &p->classes) = (struct rsc_class){.entry_count = -1};
+  struct rsc_class *klass = &p->classes.at[placed.klass];
+  if (klass->entry_count < 0) { /* new, or to be refused for another statement, too */
+    struct rsc_class made = {0};
+    if (make_class(p, b, &mentions, &made)) {
+      *klass = made;
+    } else {
+      note_failure(p, b, statement, sizeof statement);
+      return placed;
+    }
   }
-  if (p->classes.at[placed.klass].entry_count < 0) return placed; /* reported with the class's first buffer */
   int32_t *slots = RSC_ARRAY(p->arena, int32_t, mentions.len);
   if (mentions.len) memcpy(slots, mentions.at, mentions.len * sizeof *slots);
   placed.slots = slots;
@@ -525,6 +544,7 @@ const struct rsc_placement *rsc_place(struct rsc_arena *arena, struct rsc_diag *
   struct rsc_arena *scratch = rsc_arena_new();
   struct placer p = {.arena = arena, .scratch = scratch, .diag = diag, .layout = layout};
   p.class_keys = rsc_keys_new(scratch);
+  p.failed = rsc_keys_new(scratch);
   p.shape_keys = rsc_keys_new(scratch);
   p.family_keys = rsc_keys_new(scratch);
   p.rankmap_keys = rsc_keys_new(scratch);

@@ -11,10 +11,6 @@
 
 #include "compiler/base/check.h"
 
-static void note_loops(struct rsc_place_context *cx) {
-  if (cx->loops[0]) rsc_note(cx->diag, (struct rsc_span){.file = -1}, "in the loop at %s", cx->loops);
-}
-
 /* "[4, 8]" into a buffer of the arena. */
 static const char *shape_text(struct rsc_place_context *cx, const int64_t *dims, int32_t ndim) {
   char text[RSC_MAX_DIMS * 24 + 4];
@@ -203,7 +199,6 @@ static bool view_mismatch(struct rsc_place_context *cx, const struct rsc_value *
                           const char *why) {
   rsc_error(cx->diag, RSC_VIEW_PRODUCT, value->span, "the view does not fit the local shape %s%s: %s",
             shape_text(cx, v->dims, v->ndim), cx->where, why);
-  note_loops(cx);
   return false;
 }
 
@@ -274,7 +269,6 @@ static bool apply_dim(struct rsc_place_context *cx, const struct rsc_dim *dim, i
     if (!cut_value(cx, &dim->cuts[i], k, v)) {
       rsc_note(cx->diag, (struct rsc_span){.file = -1}, "this is dimension %d of the local shape %s%s", k,
                shape_text(cx, v->dims, v->ndim), cx->where);
-      note_loops(cx);
       return false;
     }
   return true;
@@ -322,7 +316,6 @@ static bool differ(struct rsc_place_context *cx, struct rsc_span span, const cha
                    const struct rsc_local *b) {
   rsc_error(cx->diag, RSC_SHAPES_DIFFER, span, "%s of %s and %s%s", word, shape_text(cx, a->dims, a->ndim),
             shape_text(cx, b->dims, b->ndim), cx->where);
-  note_loops(cx);
   return false;
 }
 
@@ -330,7 +323,6 @@ static bool bad_dimension(struct rsc_place_context *cx, const struct rsc_value *
   if (value->k >= 0 && value->k < v->ndim) return false;
   rsc_error(cx->diag, RSC_BOUNDS, value->span, "dimension %" PRId64 " of a value with %d dimensions%s", value->k,
             v->ndim, cx->where);
-  note_loops(cx);
   return true;
 }
 
@@ -368,7 +360,6 @@ static bool stack_slots(struct rsc_place_context *cx, const struct rsc_value *va
     struct cut_parts parts = {0};
     struct slots kept = {0};
     if (!cut_parts(cx, &value->cuts[c], (int64_t)out->len, &parts)) {
-      note_loops(cx);
       return false;
     }
     for (size_t p = 0; p < parts.len; p++)
@@ -433,7 +424,6 @@ static bool place_slice(struct rsc_place_context *cx, const struct rsc_value *va
     rsc_error(cx->diag, RSC_BOUNDS, value->span,
               "slice [%" PRId64 ", %" PRId64 ") of dimension %" PRId64 ", which has %" PRId64 " elements%s", value->lo,
               value->hi, value->k, out->dims[value->k], cx->where);
-    note_loops(cx);
     return false;
   }
   rsc_local_slice(cx->arena, out, (int32_t)value->k, value->lo, value->hi, out);
@@ -450,7 +440,6 @@ static bool place_permute(struct rsc_place_context *cx, const struct rsc_value *
     rsc_error(cx->diag, RSC_BOUNDS, value->span,
               "permute needs each of the dimensions 0 to %d once; the value has %d dimensions%s", out->ndim - 1,
               out->ndim, cx->where);
-    note_loops(cx);
     return false;
   }
   rsc_local_permute(cx->arena, out, value->perm, out);

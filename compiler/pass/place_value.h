@@ -23,7 +23,6 @@ struct rsc_place_context {
   const struct rsc_mesh *mesh;
   const int64_t *coords; /* per axis of the mesh; only cut axes are read */
   const char *where;     /* " at tp=1", or "" */
-  const char *loops;     /* loop values of the buffer, or "" */
 };
 
 /* Evaluates; false after an error was reported. `*mention` counts tensor mentions in tree order. */

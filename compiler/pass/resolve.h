@@ -15,7 +15,7 @@ extern "C" {
  * resolves it. All errors go to diag; if there was any, the layout is `partial`, or NULL where that has no use.
  * `*trouble` is set when a top file cannot be read. With options->dump "ast" the syntax trees of the side's files are
  * printed to dump_file; with stop_after "parse" that is all, and NULL is returned without an error. The values of the
- * layout's buffers and their loop_values live in `values`: nobody needs them after place. The rest lives in `arena`. */
+ * layout's buffers live in `values`: nobody needs them after place. The rest lives in `arena`. */
 const struct rsc_layout *rsc_resolve(struct rsc_arena *arena, struct rsc_arena *values, struct rsc_sources *sources,
                                      struct rsc_diag *diag, enum rsc_side side, const struct rsc_options *options,
                                      bool *trouble);

@@ -152,8 +152,8 @@ const char *rsc_loop_text(struct rsc_resolver *r) {
     put(r, &t, "%.80s = ", r->loops.at[i].name->text);
     put_item(r, &t, &r->loops.at[i].item, 1);
   }
-  if (r->loops.len == r->statement_loops) r->loop_text = t.at;
-  return t.at;
+  if (r->loops.len != r->statement_loops) return t.at;
+  return r->loop_text = rsc_arena_strdup(r->arena, t.at, t.len); /* of buffers: one for all of a turn */
 }
 
 const char *rsc_kind_text(enum rsc_kind kind) {

@@ -220,6 +220,31 @@ def all_of_a_file(c):
     check("RS0201" not in err, "resolve alone", err)
 
 
+def once_for_a_loop(c):
+    """A statement that fails is reported once, with the loop values, whatever stage finds it; each one that fails is."""
+    def heard(train, infer, *words):
+        c.write("t7", train), c.write("i7", infer)
+        _, err = c.want(1, list(words), "t7", "i7", "-o", "p")
+        return re.findall(r"(.7:\d+):\d+: error\[(RS\d+)\]", err)
+    mesh = "mesh m [x: 3];\n"
+    nine = 'for l in 0..9 { tensor "v{l}" f32 [%s]; }\n'
+    each = 'on m { for l in 0..9 { buffer "v{l}"%s; } }\n'
+    good = mesh + nine % "8 + l" + each % ""
+    cut = heard(mesh + nine % "8 + l" + each % "[_ @x]", good, "at l = 0")  # 8, 10 and 11 are uneven
+    check(cut == [("t7:3", "RS0201")], "a cut", str(cut))
+    both = heard(mesh + nine % "8" + "def f(w) = w[7];\n" + 'on m {\nbuffer "a" = "v0"[7];\nbuffer "b" = "v1"[7];\n'
+                 'buffer "c" = f("v2");\n}', mesh + nine % "8" + each % "", "t7:7:8: note: in buffer 'c'")
+    check(both == [("t7:5", "RS0200"), ("t7:6", "RS0200"), ("t7:3", "RS0200")], "statements that are alike", str(both))
+    cast = heard(mesh + nine % "8 + l" + each.replace('"v{l}"%s', '"v{l}" bf16 = "v{l}"'), good, "at l = 0")
+    check(cast == [("t7:3", "RS0204")], "a dtype", str(cast))
+    lack = heard(mesh + 'tensor "u" f32 [1];\non m { buffer "u"; }', good, "at l = 0", "8 more: 'v1', 'v2', 'v3', 'v4', ...")
+    check(lack == [("t7:3", "RS0222"), ("i7:3", "RS0221")], "what nobody supplies", str(lack))
+    twice = heard(good + 'on m { for l in 2..5 { buffer "u{l}" = "v{l}"; } }', good, "at l = 2", "2 more: 'v3', 'v4'")
+    check(twice == [("t7:3", "RS0223")], "what is supplied twice", str(twice))
+    shape = heard(mesh + nine % "8" + each % "", good)  # v0 agrees
+    check(shape == [("i7:2", "RS0220")], "declarations that disagree", str(shape))
+
+
 def rejects(c):
     c.write("t", TRAIN)
     c.write("i", INFER)
@@ -250,6 +275,7 @@ def rejects(c):
             ' buffer "b" = permute("w", 1, 0)[_, _ @tp:cyclic(2)]; }')
     few_operations(c)
     all_of_a_file(c)
+    once_for_a_loop(c)
     c.want(1, "", "t", "bad", "-o", "never")
     check(not os.path.exists(c.path("never")), "no plan after a refusal")
 
