@@ -10,7 +10,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 
 RESHARDC, RESHARD, LIBRARY = sys.argv[1:4]
 
@@ -24,20 +23,26 @@ def expect(condition, text):
         raise Failed(text)
 
 
+def cpu_seconds():
+    """What the tools have used so far: a busy machine is no reason to fail."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def compile_pair(work, train, infer, *options, verify=True):
-    """Compiles two texts; returns the --json object with the wall time and the peak memory of children so far."""
+    """Compiles two texts; returns the --json object with the CPU time and the peak memory of children so far."""
     paths = []
     for side, text in (("train", train), ("infer", infer)):
         paths.append(os.path.join(work, side + ".layout"))
         with open(paths[-1], "w") as file:
             file.write(text)
     plan = os.path.join(work, "plan.bin")
-    start = time.monotonic()
+    start = cpu_seconds()
     run = subprocess.run([RESHARDC, *paths, "-o", plan, "--json", *options], capture_output=True, text=True)
-    seconds = time.monotonic() - start
+    seconds = cpu_seconds() - start
     expect(run.returncode == 0, f"exit {run.returncode}: {run.stderr[:2000]}")
     result = json.loads(run.stdout)
-    result["wall"] = seconds
+    result["cpu"] = seconds
     result["rss"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     result["path"] = plan
     if verify:
@@ -94,7 +99,7 @@ def test_crossing_cuts(work):
     expect(small["stats"]["records"] == 16384, f"{small['stats']['records']} records")
     expect(large["stats"]["records"] == 16384, f"{large['stats']['records']} records")
     expect(os.path.getsize(large["path"]) < 32 << 20, f"{os.path.getsize(large['path'])} bytes of plan")
-    return f"16384 records, {large['plan_bytes'] / 2**20:.1f} MiB, {large['wall']:.2f} s"
+    return f"16384 records, {large['plan_bytes'] / 2**20:.1f} MiB, {large['cpu']:.2f} s"
 
 
 def test_many_tensors(work):
@@ -104,9 +109,9 @@ def test_many_tensors(work):
     infer = train.replace("_ @tp, _", "_, _ @tp")
     result = compile_pair(work, train, infer, verify=False)
     expect(result["stats"]["classes"] == 20, f"{result['stats']['classes']} classes")
-    expect(result["wall"] < 10, f"{result['wall']:.2f} s")
-    expect(result["rss"] < 2 << 30, f"{result['rss'] >> 20} MiB")
-    return f"{result['wall']:.2f} s, {result['rss'] >> 20} MiB, plan {result['plan_bytes'] >> 20} MiB"
+    expect(result["cpu"] < 3, f"{result['cpu']:.2f} s")  # 1 s on a machine at rest
+    expect(result["rss"] < 1 << 30, f"{result['rss'] >> 20} MiB")
+    return f"{result['cpu']:.2f} s, {result['rss'] >> 20} MiB, plan {result['plan_bytes'] >> 20} MiB"
 
 
 def test_many_holders(work):
@@ -134,15 +139,15 @@ def test_real_model(work):
     """The Qwen3-235B pair of the library: 128 + 128 ranks, 36,945 tensors."""
     pair = [os.path.join(LIBRARY, *parts) for parts in (("megatron", "qwen3-235b-a22b.layout"), ("vllm", "qwen3-235b-a22b.layout"))]
     plan = os.path.join(work, "plan.bin")
-    start = time.monotonic()
+    start = cpu_seconds()
     run = subprocess.run([RESHARDC, *pair, "-o", plan, "--json"], capture_output=True, text=True)
-    seconds = time.monotonic() - start
+    seconds = cpu_seconds() - start
     expect(run.returncode == 0, run.stderr[:2000])
     result = json.loads(run.stdout)
     rss = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     expect(result["coverage"]["tensors"] == 36945, f"{result['coverage']['tensors']} tensors")
     expect(result["bytes"]["network_minimum"] == 16 * 470187269120, f"minimum {result['bytes']['network_minimum']}")
-    expect(seconds < 20, f"{seconds:.2f} s")
+    expect(seconds < 10, f"{seconds:.2f} s")
     expect(rss < 2 << 30, f"{rss >> 20} MiB")
     return f"{seconds:.2f} s, {rss >> 20} MiB, plan {result['plan_bytes'] / 2**20:.1f} MiB, {result['stats']['records']} records"
 
