@@ -130,21 +130,45 @@ static const struct rsc_rounds *try_way(struct compile *c, struct routed *r, int
   return rsc_schedule(c->attempt, c->diag, r->routes, r->flows, r->cluster, &tried, last);
 }
 
+/* What would do, in the words of the command line. `rounds`: what there are. */
+static void state_limits(const struct compile *c, const struct rsc_need *need, int64_t rounds) {
+  enum { MIB = 1 << 20 };
+  char *text = c->result->limited;
+  const size_t size = sizeof c->result->limited;
+  bool staging = (uint64_t)need->staging > c->o->staging, ops = need->ops > c->o->max_ops;
+  if (c->o->chunk || (!staging && !ops)) return;
+  int at = snprintf(text, size, "the limits cost time: ");
+  if (staging)
+    at += snprintf(text + at, size - (size_t)at, "--staging=%" PRId64 "MiB ", (need->staging + MIB - 1) / MIB);
+  if (ops) at += snprintf(text + at, size - (size_t)at, "%s--max-ops=%" PRId64 " ", staging ? "and " : "", need->ops);
+  snprintf(text + at, size - (size_t)at, "would do with %" PRId64 " rounds, where there are %" PRId64, need->rounds,
+           rounds);
+}
+
 /* Rounds within the limits: those in which every round has the balance of the whole, if there are such; else the ones
  * that take the least time. They are found again, so that only one attempt is in memory. */
 static const struct rsc_rounds *find_rounds(struct compile *c, struct routed *r) {
   int best = -1;
   double least = 0;
+  struct rsc_need need = {0};
+  const struct rsc_rounds *rounds = NULL;
   for (int i = 0; i < WAYS; i++) {
-    const struct rsc_rounds *rounds = try_way(c, r, i, i + 1 == WAYS && best < 0);
+    rounds = try_way(c, r, i, i + 1 == WAYS && best < 0);
+    if (i < EVEN_WAYS) need = rsc_rounds_need(r->routes, r->flows, r->cluster);
     if (!rounds) continue;
-    if (i < EVEN_WAYS) return rounds;
+    if (i < EVEN_WAYS) {
+      best = i;
+      break;
+    }
     double seconds = rsc_rounds_seconds(r->routes, rounds, r->cluster);
     if (best >= 0 && seconds >= least) continue;
     best = i;
     least = seconds;
   }
-  return best < 0 ? NULL : try_way(c, r, best, true);
+  if (best < 0) return NULL;
+  if (best >= EVEN_WAYS) rounds = try_way(c, r, best, true);
+  if (rounds) state_limits(c, &need, rounds->rounds);
+  return rounds;
 }
 
 /* To where the plan goes; one that is to be printed has to be whole. */

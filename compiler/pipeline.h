@@ -75,6 +75,7 @@ struct rsc_result {
   struct rsc_stats stats;
   struct rsc_figures figures;
   char forgotten[512]; /* what is to be said of tensors that are in no buffer and no skip, or "" */
+  char limited[256];   /* what the limits cost, if a rank would need more for the best rounds, or "" */
   char coverage[512];  /* the last line of a successful compile, without newline */
 };
 

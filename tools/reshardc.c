@@ -201,13 +201,18 @@ static enum rsc_outcome deliver(struct run *run, enum rsc_outcome outcome) {
   return RSC_TROUBLE;
 }
 
+#define LIMITED_RATIO 1.1 // simulated to bound: from here on it is said what limits cost
+
 static void print_end(const struct rsc_result *result) {
   const struct rsc_figures *f = &result->figures;
   char bound[32], simulated[32];
   fprintf(stderr, "bound %s (%s: %s), simulated %s", cli_duration(f->bound_seconds, bound), f->bound_term,
           f->bound_words, cli_duration(f->simulated_seconds, simulated));
   if (f->bound_seconds > 0) fprintf(stderr, ", ratio %.3f", f->simulated_seconds / f->bound_seconds);
-  fprintf(stderr, "\n%s\n", result->coverage);
+  fprintf(stderr, "\n");
+  if (result->limited[0] && f->simulated_seconds > LIMITED_RATIO * f->bound_seconds)
+    fprintf(stderr, "note: %s\n", result->limited);
+  fprintf(stderr, "%s\n", result->coverage);
 }
 
 static int compile(struct run *run) {

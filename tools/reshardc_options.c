@@ -153,7 +153,7 @@ static bool add_define(struct rsc_options *o, char *text) {
 
 static bool read_size(const char *option, const char *text, uint64_t lo, uint64_t *out) {
   if (cli_parse_size(text, out) && *out >= lo) return true;
-  cli_usage(program, "%s=%s: a size of at least %llu bytes is needed, such as 256MiB", option, text,
+  cli_usage(program, "%s=%s: a size is needed, from %llu B to less than 8 EiB, such as 256MiB", option, text,
             (unsigned long long)lo);
   return false;
 }

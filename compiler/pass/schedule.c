@@ -88,6 +88,11 @@ static struct grains grains_of(const struct scheduler *s, const struct rsc_strea
   return g;
 }
 
+static void find_grains(struct scheduler *s) {
+  s->grains = RSC_ARRAY(s->scratch, struct grains, s->routes->stream_count);
+  for (int64_t i = 0; i < s->routes->stream_count; i++) s->grains[i] = grains_of(s, &s->routes->streams[i]);
+}
+
 /* Most messages one round of a stream can be: a staged round is one. */
 static int64_t messages_of(const struct scheduler *s, int64_t index) {
   const struct rsc_stream *st = &s->routes->streams[index];
@@ -183,8 +188,8 @@ static int64_t longest_tail(const struct scheduler *s) {
 /* Each round costs a latency and the issuing of its messages, which has the more ranks waiting for one another the more
  * there are; and until the longest way is full, and empty again, some links wait for as long as about `fill` rounds
  * take. So n rounds of what takes T seconds take T + fill * T / n + n * cost, which is least for n = sqrt(fill * T /
- * cost). Of these some are for passing on. What staging allows is found by the search. */
-static int64_t auto_chunk(const struct scheduler *s) {
+ * cost). Of these some are for passing on. */
+static int64_t best_chunk(const struct scheduler *s) {
   const struct rsc_links *links = &s->cluster->links;
   struct rsc_busiest b = rsc_busiest_of(s->routes, s->cluster);
   double cost = links->network_latency + links->issue_seconds * (1 + (double)b.streams * WAIT_SHARE);
@@ -193,7 +198,12 @@ static int64_t auto_chunk(const struct scheduler *s) {
   double rounds = best > 4 * tail ? best - 2 * tail : best / 2;
   if (rounds > ROUNDS_MOST) rounds = ROUNDS_MOST;
   int64_t chunk = rsc_ceildiv(most_moved(s), rounds > 1 ? (int64_t)rounds : 1);
-  if (chunk < steps[0].quantum) chunk = steps[0].quantum;
+  return chunk < steps[0].quantum ? steps[0].quantum : chunk;
+}
+
+/* What staging allows beyond this is found by the search. */
+static int64_t auto_chunk(const struct scheduler *s) {
+  int64_t chunk = best_chunk(s);
   if (chunk > s->limits->staging / 2) chunk = s->limits->staging / 2;
   return chunk > 8 ? chunk : 8;
 }
@@ -250,8 +260,8 @@ static int64_t least_share(const struct scheduler *s) {
 }
 
 static bool search(struct scheduler *s, int64_t chunk, struct worst *w) {
-  int64_t rounds = rsc_ceildiv(most_moved(s), chunk), tail = longest_tail(s), most = most_turns(s);
-  int64_t share = least_share(s);
+  int64_t rounds = rsc_ceildiv(most_moved(s), chunk), tail = longest_tail(s);
+  int64_t most = most_turns(s), share = least_share(s);
   for (s->turns = 1; s->turns <= most; s->turns *= 2) {
     s->apart = s->limits->apart
                    ? rsc_turns_apart(s->scratch, s->routes, s->cluster->world, s->turns, s->limits->max_ops)
@@ -276,15 +286,16 @@ static bool check_peers(struct scheduler *s, struct rsc_diag *diag) {
     peers[st->src]++;
     peers[st->dst]++; /* training and inference ranks of one process meet different peers: an upper bound */
   }
-  for (int64_t r = 0; r < s->cluster->world && s->limits->max_peers; r++)
-    if (peers[r] > s->limits->max_peers) {
-      if (diag)
-        rsc_error(diag, RSC_PEERS_LIMIT, (struct rsc_span){.file = -1},
-                  "rank %" PRId64 " has %" PRId64 " peers, --max-peers allows %" PRId64 "; raise the limit", r,
-                  peers[r], s->limits->max_peers);
-      return false;
-    }
-  return true;
+  int64_t most = 0;
+  for (int64_t r = 1; r < s->cluster->world; r++)
+    if (peers[r] > peers[most]) most = r;
+  if (!s->limits->max_peers || peers[most] <= s->limits->max_peers) return true;
+  if (diag)
+    rsc_error(diag, RSC_PEERS_LIMIT, (struct rsc_span){.file = -1},
+              "rank %" PRId64 " has %" PRId64 " peers, the most of all, and --max-peers allows %" PRId64
+              "; --max-peers=%" PRId64 " would do",
+              most, peers[most], s->limits->max_peers, peers[most]);
+  return false;
 }
 
 /* Offsets of the streams' slots, and the spread of short streams over the rounds. */
@@ -335,8 +346,7 @@ const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *
   struct rsc_rounds *out = RSC_NEW(arena, struct rsc_rounds);
   int64_t chunk = limits->chunk ? limits->chunk : auto_chunk(&s);
   struct worst w = {0};
-  s.grains = RSC_ARRAY(s.scratch, struct grains, routes->stream_count);
-  for (int64_t i = 0; i < routes->stream_count; i++) s.grains[i] = grains_of(&s, &routes->streams[i]);
+  find_grains(&s);
   bool ok = check_peers(&s, last ? diag : NULL);
   if (ok && !search(&s, chunk, &w)) {
     if (last && w.staging > limits->staging)
@@ -366,4 +376,22 @@ const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *
   }
   rsc_arena_free(s.scratch);
   return ok ? out : NULL;
+}
+
+struct rsc_need rsc_rounds_need(const struct rsc_routes *routes, const struct rsc_flows *flows,
+                                const struct rsc_cluster *cluster) {
+  const struct rsc_plan_limits none = {INT64_MAX, 0, INT64_MAX, 0, 1, false};
+  struct scheduler s = {.scratch = rsc_arena_new(),
+                        .routes = routes,
+                        .flows = flows,
+                        .cluster = cluster,
+                        .limits = &none,
+                        .align = steps[0].align,
+                        .turns = 1};
+  struct worst w = {0};
+  find_grains(&s);
+  s.min_quantum = least_share(&s);
+  fits(&s, rsc_ceildiv(most_moved(&s), best_chunk(&s)) + 2 * longest_tail(&s), &w);
+  rsc_arena_free(s.scratch);
+  return (struct rsc_need){s.rounds, w.staging, w.ops};
 }

@@ -28,6 +28,13 @@ const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *
                                       const struct rsc_flows *flows, const struct rsc_cluster *cluster,
                                       const struct rsc_plan_limits *limits, bool last);
 
+/* What rounds that no limit bends would be, and need of a rank: how many there are, staging, operations in one. */
+struct rsc_need {
+  int64_t rounds, staging, ops;
+};
+struct rsc_need rsc_rounds_need(const struct rsc_routes *routes, const struct rsc_flows *flows,
+                                const struct rsc_cluster *cluster);
+
 /* The busiest link's seconds, the most streams that one rank sends or receives, and in how many rounds after the first
  * the longest way has brought something to its end; a hop over links that are idle half of the time counts half. */
 struct rsc_busiest {

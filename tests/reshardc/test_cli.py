@@ -85,7 +85,8 @@ def usage(c):
     c.want(2, "Try 'reshardc --help'.", "a", "b", "--nonsense")
     c.want(2, "only one input", "-", "-", "-o", "p")
     c.want(2, "standard output", "a", "b", "-o", "-", "--json")
-    c.want(2, "a size of at least", "a", "b", "-o", "p", "--staging=12furlongs")
+    c.want(2, "from 1 B to less than 8 EiB", "a", "b", "-o", "p", "--staging=12furlongs")
+    c.want(2, "from 1 B to less than 8 EiB", "a", "b", "-o", "p", "--staging=9EiB")
     c.want(2, "a number from 2", "a", "b", "-o", "p", "--max-ops=1")
     c.want(2, "did you mean 'layout'", "a", "b", "--dump=layuot")
     c.want(2, "did you mean 'resolve'", "a", "b", "--stop-after=resolv")
@@ -161,6 +162,25 @@ def full_disk(c):
     check(json.loads(out)["plan_id"] is None, "and no plan in the JSON", out)
     check(c.read("p") == before and sorted(os.listdir(c.where)) == files, "whole or not at all", os.listdir(c.where))
     c.want(2, "cannot write", "t", "i", "-o", "/dev/full")
+
+
+def limits(c):
+    """Limits that cost time are named, and what is said to do does."""
+    c.write("t", 'tensor "w" f32 [4096, 1024];\nmesh m [x: 4];\non m { buffer "w" = "w"[4096 @x, 1024]; }\n')
+    c.write("i", 'tensor "w" f32 [4096, 1024];\nmesh m [x: 4];\non m { buffer "w" = "w"[4096, 1024 @x]; }\n')
+    apart = ["--cluster=c.yaml"]
+    c.write("c.yaml", CLUSTER.split("hosts:")[0] + 'hosts:\n  - {names: "h[0-7]", gpus: 1, nics: 1}\ntrain: "h[0-3]"\ninfer: "h[4-7]"\n')
+    _, err = c.want(0, "", "t", "i", "-o", "p", *apart)
+    check("note:" not in err, "no limit costs anything by default", err)
+    for limits, wanted in ((["--staging=64KiB"], r"--staging=\d+MiB"), (["--max-ops=3"], r"--max-ops=\d+")):
+        _, err = c.want(0, "the limits cost time", "t", "i", "-o", "p", *limits, *apart)
+        would = re.search(rf"cost time: ({wanted}) would do with (\d+) rounds, where there are \d+\n", err)
+        check(would is not None, "the limit and what would do are named", err)
+        _, err = c.want(0, "", "t", "i", "-o", "p", would.group(1), *apart)
+        rounds = json.loads(c.want(0, "", "t", "i", "-o", "p", "--json", would.group(1), *apart)[0])["rounds"]
+        check("note:" not in err and rounds == int(would.group(2)), f"{would.group(1)} does", f"{rounds}: {err}")
+    _, err = c.want(1, "--max-peers=4 would do", "t", "i", "-o", "p", "--max-peers=3", *apart)
+    c.want(0, "", "t", "i", "-o", "p", "--max-peers=4", *apart)
 
 
 def forgotten(c):
@@ -356,7 +376,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", required=True)
     bin_dir = os.path.abspath(parser.parse_args().bin)
-    for test in (usage, frame_of_reshard, compiles, full_disk, forgotten, rejects, directories, json_object, colour):
+    for test in (usage, frame_of_reshard, compiles, full_disk, limits, forgotten, rejects, directories, json_object, colour):
         with tempfile.TemporaryDirectory() as where:
             test(Case(bin_dir, where))
     print(f"{len(failures)} failures")
