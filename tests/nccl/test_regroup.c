@@ -109,11 +109,11 @@ static void renumbers(uint64_t seed) {
   world_free(&three), world_free(&plain), world_free(&wide);
 }
 
-/* Two jobs become one. */
-static void merges(uint64_t seed) {
+/* Two jobs become one, of all their ranks or of one each, which have different ranks in communicators of one size. */
+static void merges(uint64_t seed, bool all) {
   MADE(left, seed, 1, 1, "01");
   MADE(right, seed + 1, 1, 1, "23");
-  MADE(one, seed + 2, 2, 3, "02134");
+  MADE(one, seed + 2, all ? 2 : 1, all ? 3 : 1, all ? "02134" : "03");
   worlds_begin(seed);
   go(&left, 1, "merge");
   world_meet(&right, NULL, false);
@@ -123,7 +123,7 @@ static void merges(uint64_t seed) {
   }
   struct standin_counts before = world_counts(&one);
   go(&one, 4, "merge"); /* from the largest version on */
-  is_way(&one, before, 5, 0, 0, "merge");
+  is_way(&one, before, one.ranks, 0, 0, "merge");
   worlds_end();
   world_free(&left), world_free(&right), world_free(&one);
 }
@@ -298,7 +298,8 @@ int main(int argc, char **argv) {
     grows(seed);
     both(seed);
     renumbers(seed);
-    merges(seed);
+    merges(seed, true);
+    merges(seed, false);
     dies_in_refit(seed);
     dies_before_prepare(seed);
     dies_unseen(seed);
