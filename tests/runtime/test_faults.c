@@ -221,7 +221,8 @@ static void stalls(enum reshard_mode mode) {
   s.players[0].config.inject = (struct reshard_inject){.kind = RESHARD_INJECT_STALL, .round = 0, .seconds = 50};
   play(s.players, TINY_WORLD);
   for (uint32_t r = 0; r < TINY_WORLD; r++) {
-    CHECK(s.players[r].refitted == RESHARD_TIMEOUT, "rank %u: %d", r, (int)s.players[r].refitted);
+    CHECK(s.players[r].refitted == RESHARD_TIMEOUT, "rank %u: %d %d %s", r, (int)s.players[r].prepared,
+          (int)s.players[r].refitted, s.players[r].fault.what);
     CHECK(s.players[r].seconds < 5, "rank %u took %g s", r, s.players[r].seconds);
   }
   CHECK(s.players[2].fault.peer == 0 || s.players[2].fault.peer == 1, "peer %u", s.players[2].fault.peer);
@@ -280,7 +281,8 @@ static void closes_unwaited(enum reshard_mode mode) {
     s.players[1].config.inject.round = i;
     play(s.players, TINY_WORLD);
     for (uint32_t r = 0; r < TINY_WORLD; r += 2) {
-      CHECK(s.players[r].refitted != RESHARD_OK && s.players[r].version == 0, "rank %u", r);
+      CHECK(s.players[r].refitted != RESHARD_OK && s.players[r].version == 0, "rank %u: %d %d %d %s", r,
+            (int)s.players[r].opened, (int)s.players[r].prepared, (int)s.players[r].refitted, s.players[r].fault.what);
       CHECK(s.players[r].seconds < 5, "rank %u took %g s", r, s.players[r].seconds);
     }
     scene_close(&s);
