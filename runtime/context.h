@@ -87,7 +87,7 @@ struct rsr_word {
 };
 
 /* Every rank gives its status; OK if all are OK in the same call with the same plan. A rank that failed keeps its own
- * *fault; the others get that of the first one that failed. */
+ * *fault; the others get that of the first one that failed, as do those that only waited for it. */
 enum reshard_status rsr_agree(struct reshard_context *context, enum rsr_call call, const uint8_t plan_id[16],
                               enum reshard_status status, struct reshard_fault *fault);
 

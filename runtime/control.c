@@ -30,7 +30,9 @@ static enum reshard_status all_gather(struct reshard_context *context, const voi
   const struct reshard_config *config = &context->config;
   if (!config->all_gather)
     return context->backend->all_gather(context, mine, bytes, all, call_text(context, call), fault);
-  int rc = config->all_gather(config->all_gather_user, mine, bytes, all, config->timeout_seconds);
+  /* A rank whose part of a refit has ended soon, well or not, waits for those that give theirs up at their timeout. */
+  double timeout = config->timeout_seconds * (call == RSR_CALL_WAIT ? 1.25 : 1);
+  int rc = config->all_gather(config->all_gather_user, mine, bytes, all, timeout);
   if (rc == 0) return RESHARD_OK;
   return rsr_fault(fault, RESHARD_TIMEOUT,
                    "%s: the caller's all-gather failed with %d: a rank is dead, late or not reached",
@@ -85,15 +87,21 @@ static enum reshard_status compare(const struct reshard_context *context, struct
   return RESHARD_OK;
 }
 
-/* Some rank has failed: all hear what it says. */
+/* What a rank says that has only seen that something is wrong elsewhere. */
+static bool is_echo(uint32_t status) {
+  return status == RESHARD_TIMEOUT || status == RESHARD_PEER_FAILED;
+}
+
+/* Some rank has failed: all hear what it says, those too that knew no more than that they waited. */
 static enum reshard_status hear(struct reshard_context *context, uint32_t failed, uint32_t call,
                                 enum reshard_status status, struct reshard_fault *fault) {
   struct reshard_fault *all = malloc(context->world * sizeof *all);
   /* Without memory this rank says nothing more; the others end on their own words. */
   if (!all) return status != RESHARD_OK ? status : rsr_no_memory(fault, "a fault of another rank", sizeof *all);
+  bool hears = status == RESHARD_OK || (is_echo(status) && !is_echo(context->words[failed].status));
   struct reshard_fault mine = *fault, lost;
   if (mine.rank == RESHARD_NO_RANK) mine.rank = context->world_rank;
-  if (all_gather(context, &mine, sizeof mine, all, call, &lost) == RESHARD_OK && status == RESHARD_OK) {
+  if (all_gather(context, &mine, sizeof mine, all, call, &lost) == RESHARD_OK && hears) {
     *fault = all[failed];
     fault->what[sizeof fault->what - 1] = 0;
     char what[sizeof fault->what];
@@ -114,12 +122,11 @@ static enum reshard_status hear(struct reshard_context *context, uint32_t failed
 /* A cause before what other ranks have seen of it; RESHARD_NO_RANK if all is well. */
 static uint32_t first_failed(const struct reshard_context *context) {
   uint32_t echo = RESHARD_NO_RANK;
-  for (uint32_t rank = context->world; rank-- > 0;) {
-    if (context->words[rank].status == RESHARD_PEER_FAILED) echo = rank;
-  }
   for (uint32_t rank = 0; rank < context->world; rank++) {
     uint32_t status = context->words[rank].status;
-    if (status != RESHARD_OK && status != RESHARD_PEER_FAILED) return rank;
+    if (status == RESHARD_OK) continue;
+    if (!is_echo(status)) return rank;
+    if (echo == RESHARD_NO_RANK) echo = rank;
   }
   return echo;
 }

@@ -77,6 +77,7 @@ struct rsr_device {
   uint64_t seen[RSR_LANES][RSR_EVENTS]; /* what the lane has waited for */
   void *stream;                         /* the caller's */
   bool running, is_captured, is_marked; /* captured: into the caller's graph; marked: `done` is after it */
+  bool died;                            /* injected */
   bool stuck;                           /* the device still works after an abort */
   uint32_t round;                       /* being worked on, for faults */
   enum reshard_status status;           /* of the refit, once it has failed */

@@ -89,12 +89,48 @@ static enum reshard_status issue(struct reshard_context *context, enum rsr_lane 
   }
 }
 
+/* ---- injected -----------------------------------------------------------------------------------------------------
+ */
+
+static bool injects(const struct reshard_context *context) {
+  enum reshard_inject_kind kind = context->config.inject.kind;
+  return kind == RESHARD_INJECT_DIE || kind == RESHARD_INJECT_FAIL || kind == RESHARD_INJECT_STALL;
+}
+
+/* A stall holds up the call, as nothing of ours runs beside it. */
+static enum reshard_status stall(struct reshard_context *context, uint32_t round, struct reshard_fault *fault) {
+  double seconds = context->config.inject.seconds, most = context->config.timeout_seconds;
+  struct rsr_patience patience = rsr_patience(seconds < most ? seconds : most);
+  while (rsr_patient(&patience)) continue;
+  if (seconds < most) return RESHARD_OK;
+  rsr_fault(fault, RESHARD_TIMEOUT, "world rank %u was made to stall before round %u, for longer than the timeout",
+            context->world_rank, round);
+  fault->rank = context->world_rank;
+  fault->round = round;
+  return RESHARD_TIMEOUT;
+}
+
+/* What a test wants this rank to do wrong before the exchange of the round. */
+static enum reshard_status inject(struct reshard_context *context, uint32_t round, struct reshard_fault *fault) {
+  struct rsr_device *device = rsr_device_of(context);
+  const struct reshard_inject *wanted = &context->config.inject;
+  if (!injects(context) || device->is_captured || wanted->round != round) return RESHARD_OK;
+  if (wanted->kind == RESHARD_INJECT_STALL) return stall(context, round, fault);
+  device->died = wanted->kind == RESHARD_INJECT_DIE;
+  rsr_fault(fault, RESHARD_BACKEND_FAILED, "world rank %u was made to fail before round %u", context->world_rank,
+            round);
+  fault->rank = context->world_rank;
+  fault->round = round;
+  return RESHARD_BACKEND_FAILED;
+}
+
 /* All waits come before all records: a lane never waits for its own phase. */
 static enum reshard_status enqueue_phase(struct reshard_context *context, uint64_t phase, struct reshard_fault *fault) {
   struct rsr_device *device = rsr_device_of(context);
   uint32_t rounds = context->slice.program.slice->rounds;
   enum reshard_status status = RESHARD_OK;
   bool works[RSR_LANES];
+  if (phase >= 1 && phase <= rounds) status = inject(context, (uint32_t)(phase - 1), fault);
   for (enum rsr_lane lane = 0; lane < RSR_LANES && status == RESHARD_OK; lane++) {
     works[lane] = has_work(device, rounds, lane, phase);
     if (works[lane]) status = wait_for_others(context, lane, fault);
@@ -156,7 +192,7 @@ static enum reshard_status make_graph(struct reshard_context *context, struct re
 }
 
 enum reshard_status rsr_device_link(struct reshard_context *context, struct reshard_fault *fault) {
-  if (context->config.flags & RESHARD_NO_GRAPH) return RESHARD_OK;
+  if ((context->config.flags & RESHARD_NO_GRAPH) || injects(context)) return RESHARD_OK;
   enum reshard_status status = rsr_device_enter(context, fault);
   if (status != RESHARD_OK) return status;
   status = make_graph(context, fault);
@@ -210,20 +246,27 @@ static enum reshard_status fail(struct reshard_context *context, enum reshard_st
   struct rsr_device *device = rsr_device_of(context);
   device->status = status;
   device->fault = *fault;
-  give_up(context);
+  if (device->died)
+    device->running = false; /* without a word: what it has queued stays until wait has ended */
+  else
+    give_up(context);
   return status;
 }
 
+/* A failure is for wait to tell, where the others hear of it. */
 enum reshard_status rsr_device_refit(struct reshard_context *context, void *stream, struct reshard_fault *fault) {
   struct rsr_device *device = rsr_device_of(context);
-  enum reshard_status status = rsr_device_enter(context, fault);
-  if (status != RESHARD_OK) return fail(context, status, fault);
   device->status = RESHARD_OK;
   device->round = RESHARD_NO_ROUND;
-  status = start(context, stream, fault);
-  device->running = true;
+  device->died = false;
+  enum reshard_status status = rsr_device_enter(context, fault);
+  bool entered = status == RESHARD_OK;
+  if (entered) status = start(context, stream, fault);
+  device->running = entered;
   if (status != RESHARD_OK) fail(context, status, fault);
-  return rsr_device_leave(context, status, fault);
+  if (entered) status = rsr_device_leave(context, status, fault);
+  if (status != RESHARD_OK && device->status == RESHARD_OK) fail(context, status, fault);
+  return RESHARD_OK;
 }
 
 static enum reshard_status look(struct reshard_context *context, struct reshard_fault *fault) {

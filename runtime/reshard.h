@@ -162,13 +162,13 @@ RESHARD_API void reshard_directory_close(struct reshard_directory *directory);
 #define RESHARD_NO_GRAPH 4u /* nccl: enqueue every refit anew, without a CUDA graph */
 #define RESHARD_REGISTER 8u /* nccl: register the buffers of direct messages with the communicator */
 
-/* For tests: what one rank does wrong. */
+/* For tests: what one rank does wrong. nccl: then refits are enqueued anew, and what is captured is left alone. */
 enum reshard_inject_kind {
   RESHARD_INJECT_NONE = 0,
   RESHARD_INJECT_DIE,       /* stops without a word before the exchange of `round` (fused: before its copies) */
   RESHARD_INJECT_FAIL,      /* reports a failure there */
   RESHARD_INJECT_NO_MEMORY, /* prepare cannot allocate its staging */
-  RESHARD_INJECT_STALL,     /* sleeps `seconds` there */
+  RESHARD_INJECT_STALL,     /* sleeps `seconds` there; nccl: in refit, until the timeout at most */
   RESHARD_INJECT_FLIP /* host, mpi: a byte of what it receives in `round` is changed, once (fused, with VERIFY: of its
                          first copy) */
 };

@@ -87,6 +87,7 @@ enum reshard_status play_open_context(struct play *play, uint32_t rank, struct r
   struct actor *actor = &play->actors[rank];
   config.all_gather_user = &play->seats[rank];
   config.device = (int)rank;
+  if (rank == play->inject_rank) config.inject = play->inject;
   actor->context = NULL;
   actor->opened = reshard_context_open(plan, rank, &config, &actor->context, &actor->fault);
   return actor->opened;
@@ -110,6 +111,11 @@ static bool refits(struct play *play, struct actor *actor, uint32_t rank) {
     if (play->before_refit && !play->before_refit(play, rank, i)) return false;
     actor->refitted = reshard_refit(actor->context, NULL);
     if (actor->refitted != RESHARD_OK) return true;
+    enum reshard_status at_once = play->impatient ? reshard_query(actor->context) : RESHARD_OK;
+    if (at_once != RESHARD_OK && at_once != RESHARD_PENDING) {
+      actor->refitted = at_once;
+      return true;
+    }
     if (play->after_refit && !play->after_refit(play, rank, i)) return false;
     actor->refitted = reshard_wait(actor->context);
     if (actor->refitted != RESHARD_OK) return true;
@@ -150,6 +156,7 @@ static void live_again(struct play *play, uint32_t rank) {
   if (standin_now() < until) standin_sleep(until - standin_now());
   play->seats[rank] = play->second_seats[rank];
   play->actors[rank] = (struct actor){0};
+  play->inject = (struct reshard_inject){0};
   live(play, rank);
   const struct actor *second = &play->actors[rank];
   first.second = second->opened     ? second->opened
@@ -202,9 +209,12 @@ void play_poison(struct play *play, uint32_t rank, int value) {
 }
 
 void play_begin(struct play *play, const struct standin_options *options) {
-  uint32_t world = world_of(play);
-  CHECK(options->world == world, "world");
   standin_begin(options);
+  play_join(play);
+}
+
+void play_join(struct play *play) {
+  uint32_t world = world_of(play);
   to_devices(play);
   struct standin_channel *channel = standin_channel_new(world), *second = standin_channel_new(world);
   memset(play->actors, 0, world * sizeof *play->actors);

@@ -27,8 +27,11 @@ struct play {
   struct reshard_plan *plan;
   struct reshard_config config; /* of all ranks */
   uint32_t refits, cycles;      /* cycles: of open, refits, close */
-  bool again;                   /* after a failure each rank opens a new context, and all must be well */
-  bool stays_open;              /* contexts are for play_close_contexts to close, before standin_end */
+  struct reshard_inject inject; /* of one rank, in its first life */
+  uint32_t inject_rank;
+  bool impatient;  /* who sees a refit fail at once closes its context, and does not wait */
+  bool again;      /* after a failure each rank opens a new context, and all must be well */
+  bool stays_open; /* contexts are for play_close_contexts to close, before standin_end */
   /* In a rank's thread; NULL: nothing. False: the rank does no more. */
   bool (*before_open)(struct play *play, uint32_t rank);
   bool (*before_refit)(struct play *play, uint32_t rank, uint32_t refit);
@@ -53,6 +56,8 @@ void play_close_contexts(struct play *play);
 /* The same in parts, for tests with lives of their own: begin, memory, channels; run `body`, with `play` as arg; look
  * and standin_end. */
 void play_begin(struct play *play, const struct standin_options *options);
+/* Of a second play in the same run, whose ranks are the same processes: instead of play_begin. */
+void play_join(struct play *play);
 /* Opens a context for the rank on the play's channel. */
 enum reshard_status play_open_context(struct play *play, uint32_t rank, struct reshard_plan *plan);
 enum reshard_status play_bind(struct play *play, uint32_t rank);

@@ -35,6 +35,7 @@ static bool one(struct play *play, uint32_t rank, uint64_t call) {
   struct standin_options options = {
       .world = play->stage.plan.header->world, .seed = rank + 1, .fail_call = call, .rank = rank};
   if (call % 2 == 0) options.fail_always = "ncclCommAbort"; /* nothing else fails twice */
+  play->impatient = call % 3 == 0;
   play->again = true;
   play_run(play, &options);
   const char *name = standin_counts(rank).failed;
