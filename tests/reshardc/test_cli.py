@@ -224,6 +224,16 @@ def few_operations(c):
             c.want(0, "right", "run", "p", "--mode", "staged", "--delay-seed", "1", "--repeat", "1", tool="reshard")
 
 
+def states_replicas(c):
+    """The plan says which places are replicas: verify has no use for it, its readers have."""
+    c.write("t8", 'tensor "w" f32 [8];\nmesh m [pp: 2];\non m[pp = 0] { buffer "a" = "w"; }\n'
+            'on m[pp = 1] { buffer "b" = replica "w"; }\n')
+    c.write("i8", 'tensor "w" f32 [8];\nmesh m [x: 1];\non m { buffer "w"; }\n')
+    out, _ = c.want(0, "", "t8", "i8", "--dump=plan")
+    pieces = [line.split()[-1] for line in out.decode().splitlines() if line.startswith("    piece ")]
+    check(pieces == ["1)", "replica", "1)"], "pieces of the plan that are replicas", str(pieces))
+
+
 def all_of_a_file(c):
     """What is wrong with each file alone comes in one run: names, cuts, shapes. What a mistake brings with it does not."""
     c.write("t5", 'tensor "w" f32 [8, 8];\ntensor "v" f33 [8];\nmesh m [tp: 3];\nlet n = k;\n'
@@ -294,6 +304,7 @@ def rejects(c):
     c.write("i3", 'tensor "w" f32 [63, 5]; mesh m [tp: 7]; on m { buffer "a" = slice("w", 0, 10, 30);'
             ' buffer "b" = permute("w", 1, 0)[_, _ @tp:cyclic(2)]; }')
     few_operations(c)
+    states_replicas(c)
     all_of_a_file(c)
     once_for_a_loop(c)
     c.want(1, "", "t", "bad", "-o", "never")
