@@ -23,6 +23,7 @@
 
 #define COARSE_MESSAGES 4e6                     /* below, all rounds are computed anyway */
 enum { CYCLE = 64, COMPUTED = 8, SETTLED = 4 }; /* in periods: of a cycle; of it computed; not counted for the pace */
+enum { LANES = 8 };                             /* edges worked on at the same time */
 
 #define MOST_RING_BYTES 5e8 /* with longer periods every round is computed anew */
 
@@ -189,8 +190,12 @@ static void exchange(struct sim *s, uint32_t round, double peaks[RSP_SIM_LINKS])
                              c->issue_seconds};
   const size_t world = s->world, links[3] = {RSP_SIM_NIC_OUT * world, RSP_SIM_NVLINK_OUT * world, 0};
   message_times(s, load_of(s, round), peaks);
-  for (size_t i = 0; i < active->count; i++) {
-    const struct edge *e = &s->edges[active->at[i]];
+  /* Neighbours in the list mostly have one source, whose end each would wait for: they are taken in another order. */
+  const size_t stride = active->count / LANES + 1;
+  for (size_t i = 0; i < stride * LANES; i++) {
+    size_t at = i / LANES + i % LANES * stride;
+    if (at >= active->count) continue;
+    const struct edge *e = &s->edges[active->at[at]];
     const double *out = s->message + links[e->way], *in = out + world;
     double t = larger(s->start[e->src], s->start[e->dst]) + latency[e->way];
     if (e->way != RSPM_SELF) t += larger(out[e->src], in[e->dst]);
