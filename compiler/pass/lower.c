@@ -15,6 +15,28 @@ struct held {
   int32_t gid, entry;
 };
 
+/* A shape in the slice of a rank. */
+struct own_shape {
+  int64_t stamp; /* the rank, plus one */
+  uint32_t number;
+};
+
+/* What the slices of all ranks choose from. */
+struct common {
+  struct rsc_keys *shape_keys;
+  struct rsc_key shape;
+  struct {
+    RSC_VEC(struct rsp_shape);
+  } shapes; /* loops: index into the following */
+  struct {
+    RSC_VEC(struct rsp_loop);
+  } loops;
+  struct {
+    RSC_VEC(struct own_shape);
+  } own;                         /* per shape: of the rank at hand */
+  const struct rsp_desc **descs; /* per end of a group: its descriptors with shapes of all ranks; NULL: not asked for */
+};
+
 struct rsc_programs {
   struct rsc_arena *arena; /* of all ranks */
   struct rsc_arena *own;   /* of the rank at hand */
@@ -29,6 +51,7 @@ struct rsc_programs {
   int64_t *incoming; /* per stream: its place in the slice of the rank at hand */
   int64_t *body_of;  /* per such number: body of the rank at hand, if stamp says so */
   int64_t *stamp;
+  struct common common;
   bool seeded;
 };
 
@@ -65,8 +88,6 @@ struct slice {
   struct {
     RSC_VEC(struct rsp_shape);
   } shapes;
-  struct rsc_keys *shape_keys;
-  struct rsc_key shape;
   struct {
     RSC_VEC(struct rsp_loop);
   } loops;
@@ -249,40 +270,62 @@ int32_t rsc_lower_held(struct rsc_programs *l, int64_t rank, struct rsp_slice_ta
 
 /* ---- bodies ---- */
 
-/* The shape of a descriptor at one end, made if the slice has none like it. */
-static uint32_t shape_of(struct rsc_programs *l, struct slice *s, const struct rsc_flow_desc *d, int32_t words,
-                         int32_t end) {
-  s->shape.len = 0;
+/* The shape of a descriptor at one end, among those of all ranks. */
+static uint32_t shape_of(struct rsc_programs *l, const struct rsc_flow_desc *d, int32_t words, int32_t end) {
+  struct common *c = &l->common;
+  c->shape.len = 0;
   int64_t head[4] = {(int64_t)d->ends[end].dtype * 256 + (int64_t)d->wire, d->ends[end].op, d->run, 0};
   memcpy(&head[3], &d->ends[end].constant, sizeof d->ends[end].constant);
-  rsc_key_add(l->own, &s->shape, head, sizeof head);
+  rsc_key_add(l->arena, &c->shape, head, sizeof head);
   for (int32_t i = 0; i < d->loop_count; i++) {
     const int64_t *loop = d->loops + i * (1 + words);
     const int64_t mine[3] = {loop[0], loop[1 + 2 * end], loop[2 + 2 * end]};
-    rsc_key_add(l->own, &s->shape, mine, sizeof mine);
+    rsc_key_add(l->arena, &c->shape, mine, sizeof mine);
   }
   bool fresh;
-  int32_t id = rsc_keys_id(s->shape_keys, s->shape.at, s->shape.len, &fresh);
+  int32_t id = rsc_keys_id(c->shape_keys, c->shape.at, c->shape.len, &fresh);
   if (!fresh) return (uint32_t)id;
-  *RSC_PUSH(l->own, &s->shapes) = (struct rsp_shape){.buf_dtype = d->ends[end].dtype,
-                                                     .wire_dtype = d->wire,
-                                                     .op = d->ends[end].op,
-                                                     .constant = d->ends[end].constant,
-                                                     .run = (uint64_t)d->run,
-                                                     .loops = s->loops.len,
-                                                     .loop_count = (uint32_t)d->loop_count};
+  *RSC_PUSH(l->arena, &c->own) = (struct own_shape){0};
+  *RSC_PUSH(l->arena, &c->shapes) = (struct rsp_shape){.buf_dtype = d->ends[end].dtype,
+                                                       .wire_dtype = d->wire,
+                                                       .op = d->ends[end].op,
+                                                       .constant = d->ends[end].constant,
+                                                       .run = (uint64_t)d->run,
+                                                       .loops = c->loops.len,
+                                                       .loop_count = (uint32_t)d->loop_count};
   for (int32_t i = 0; i < d->loop_count; i++) {
     const int64_t *loop = d->loops + i * (1 + words);
-    *RSC_PUSH(l->own, &s->loops) = (struct rsp_loop){(uint64_t)loop[0], loop[1 + 2 * end], loop[2 + 2 * end]};
+    *RSC_PUSH(l->arena, &c->loops) = (struct rsp_loop){(uint64_t)loop[0], loop[1 + 2 * end], loop[2 + 2 * end]};
   }
   return (uint32_t)id;
 }
 
-static void add_desc(struct rsc_programs *l, struct slice *s, const struct rsc_group *g, const struct rsc_flow_desc *d,
-                     int32_t end) {
-  uint32_t shape = shape_of(l, s, d, 2 * (g->wants + g->holds), end);
-  *RSC_PUSH(l->own, &s->descs) =
-      (struct rsp_desc){.shape = shape, .ref = (uint32_t)d->base[2 * end], .off = (uint64_t)d->base[2 * end + 1]};
+/* One end's descriptors: the same for all ranks that are at it, but for the numbers of shapes. */
+static const struct rsp_desc *descs_of(struct rsc_programs *l, int32_t group, int32_t end) {
+  const struct rsc_group *g = &l->d->flows->groups[group];
+  const struct rsp_desc **known = &l->common.descs[l->end_base[group] + end];
+  if (*known) return *known;
+  struct rsp_desc *descs = RSC_ARRAY(l->arena, struct rsp_desc, g->descs.len);
+  for (size_t i = 0; i < g->descs.len; i++) {
+    const struct rsc_flow_desc *d = &g->descs.at[i];
+    descs[i] = (struct rsp_desc){.shape = shape_of(l, d, 2 * (g->wants + g->holds), end),
+                                 .ref = (uint32_t)d->base[2 * end],
+                                 .off = (uint64_t)d->base[2 * end + 1]};
+  }
+  return *known = descs;
+}
+
+/* The shape's number in the slice, which gets it if it has none like it. */
+static uint32_t own_shape(struct rsc_programs *l, struct slice *s, int64_t rank, uint32_t shape) {
+  struct own_shape *own = &l->common.own.at[shape];
+  if (own->stamp == rank + 1) return own->number;
+  *own = (struct own_shape){rank + 1, (uint32_t)s->shapes.len};
+  struct rsp_shape *mine = RSC_PUSH(l->own, &s->shapes);
+  *mine = l->common.shapes.at[shape];
+  const struct rsp_loop *loops = l->common.loops.at + mine->loops;
+  mine->loops = s->loops.len;
+  for (uint32_t i = 0; i < mine->loop_count; i++) *RSC_PUSH(l->own, &s->loops) = loops[i];
+  return own->number;
 }
 
 static uint64_t body_of(struct rsc_programs *l, struct slice *s, int64_t rank, int32_t group, int32_t end) {
@@ -292,7 +335,11 @@ static uint64_t body_of(struct rsc_programs *l, struct slice *s, int64_t rank, i
   l->stamp[number] = rank + 1;
   l->body_of[number] = (int64_t)s->bodies.len;
   *RSC_PUSH(l->own, &s->bodies) = (struct rsp_body){s->descs.len, g->descs.len, (uint64_t)g->elems, g->wire_bytes, 0};
-  for (size_t i = 0; i < g->descs.len; i++) add_desc(l, s, g, &g->descs.at[i], end);
+  const struct rsp_desc *descs = descs_of(l, group, end);
+  RSC_RESERVE(l->own, &s->descs, s->descs.len + g->descs.len);
+  for (size_t i = 0; i < g->descs.len; i++)
+    *RSC_PUSH(l->own, &s->descs) =
+        (struct rsp_desc){.shape = own_shape(l, s, rank, descs[i].shape), .ref = descs[i].ref, .off = descs[i].off};
   return (uint64_t)l->body_of[number];
 }
 
@@ -402,7 +449,7 @@ void rsc_lower_rank(struct rsc_programs *l, int64_t rank, struct rsp_slice_table
   if (l->holds) rsc_arena_free(l->holds);
   l->holds = NULL;
   rsc_arena_reset(l->own);
-  struct slice s = {.shape_keys = rsc_keys_new(l->own)};
+  struct slice s = {0};
   const struct rsc_process *process = &l->d->cluster->processes[rank];
   add_streams(l, &s, rank);
   if (l->d->seed_bug && !l->seeded) l->seeded = seed_slice(&s, l->d->seed_bug);
@@ -443,6 +490,8 @@ struct rsc_programs *rsc_lower(const struct rsc_decided *d) {
   l->incoming = RSC_ARRAY(arena, int64_t, d->routes->stream_count);
   l->body_of = RSC_ARRAY(arena, int64_t, ends);
   l->stamp = RSC_ARRAY(arena, int64_t, ends);
+  l->common.shape_keys = rsc_keys_new(arena);
+  l->common.descs = RSC_ARRAY(arena, const struct rsp_desc *, ends);
   return l;
 }
 
