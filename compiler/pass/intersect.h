@@ -80,7 +80,7 @@ struct rsc_tensor_loops {
 };
 /* All tensors of the series, in order; *count is the number of nests. */
 const struct rsc_tensor_loops *rsc_series_fold(struct rsc_folder *folder, const struct rsc_series *series,
-                                               const struct rsc_template *template, size_t *count);
+                                               const struct rsc_template *of, size_t *count);
 
 /* ---- fold.c ---- */
 
