@@ -67,8 +67,8 @@ static const struct rsc_seat *least_loaded(const struct rsc_router *r, const str
   return best;
 }
 
-/* More want the group than hold it: each piece leaves its holder once, and those who want it pass it on, so that no
- * holder's NVLink is busy for longer than that of the others. */
+/* Each piece leaves its holder once, and those who want it pass it on, so that no holder's NVLink is busy for longer
+ * than that of the others. */
 static void pass_around(struct rsc_router *r, int32_t group, const struct few *wants, const struct few *holds,
                         size_t pieces) {
   const struct rsc_group *g = &r->flows->groups[group];
@@ -87,6 +87,18 @@ static void pass_around(struct rsc_router *r, int32_t group, const struct few *w
   }
 }
 
+/* In how many pieces a group is passed around, if it is: where more want it than hold it, or where those who hold it
+ * have that much more to send already. */
+static size_t pieces_around(const struct rsc_router *r, double bytes, const struct few *wants,
+                            const struct few *holds) {
+  double pieces = bytes / rsc_slice_min(r->cluster->links.nvlink_bandwidth);
+  size_t ranks = count_ranks(wants);
+  if (ranks < 2 || pieces < 1) return 0;
+  double idle = r->nvlink_load[least_loaded(r, wants)->rank], busy = r->nvlink_load[least_loaded(r, holds)->rank];
+  if (ranks <= count_ranks(holds) && busy < idle + bytes) return 0;
+  return pieces < (double)ranks ? (size_t)pieces : ranks;
+}
+
 /* A domain that holds the group: what a process holds and wants it copies; the others are served by the holder that
  * NVLink has loaded least, or by one another. Those are returned. */
 static struct few serve_inside(struct rsc_router *r, int32_t group, const struct few *wants, const struct few *holds) {
@@ -99,9 +111,9 @@ static struct few serve_inside(struct rsc_router *r, int32_t group, const struct
     else
       others[rest.count++] = wants->at[w];
   }
-  double bytes = rsc_group_bytes(r, group), least = rsc_slice_min(r->cluster->links.nvlink_bandwidth);
-  size_t ranks = count_ranks(&rest), pieces = bytes / least < (double)ranks ? (size_t)(bytes / least) : ranks;
-  if (pieces && ranks > count_ranks(holds)) {
+  double bytes = rsc_group_bytes(r, group);
+  size_t pieces = pieces_around(r, bytes, &rest, holds);
+  if (pieces) {
     pass_around(r, group, &rest, holds, pieces);
     return rest;
   }

@@ -58,6 +58,8 @@ CASES = [
      'train.TP=1 train.PP=1 train.DP=1 infer.TP=8 infer.ENGINES=1', 1.06),
     ('0.6B, one trainer to 8 replicas beside it', 'megatron/qwen3-0.6b', 'vllm/qwen3-0.6b', hosts('h0', 'h0', **H100),
      'train.TP=1 train.PP=1 train.DP=1 infer.TP=1 infer.ENGINES=8', 1.10),
+    ('0.6B, two trainers to TP4 x 2 beside them', 'megatron/qwen3-0.6b', 'vllm/qwen3-0.6b', hosts('h0', 'h0', **H100),
+     'train.TP=1 train.PP=1 train.DP=2 infer.TP=4 infer.ENGINES=2', 1.1),
     ('0.6B, one trainer to TP8 here and there', 'megatron/qwen3-0.6b', 'vllm/qwen3-0.6b', hosts('h0', 'h0, h1', ['h[0-1]'], **SHARED),
      'train.TP=1 train.PP=1 train.DP=1 infer.TP=8 infer.ENGINES=2', 1.06),
     ('8B, FSDP on half a host, TP4 there and TP8 x 2', 'fsdp/qwen3-8b-fsdp2', 'vllm/qwen3-8b',
