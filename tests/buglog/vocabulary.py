@@ -85,6 +85,13 @@ case("one_buffer_is_written_once",
      holds=[{"embed": row(7, 8, 9)}], wants=[{"embed": row(7, 8, 9)}],
      plan=lambda p: need(p.json["bytes"]["wanted"] == 12 and p.received(0) == 12, "the buffer is written once"))
 
+# A column of padding: one element of each row, cleared row by row.
+case("padding_of_columns",
+     tensors='tensor "e" i32 [3, 3];\n',
+     train='mesh m [x: 1];\non m { buffer "e"; }\n',
+     infer='mesh m [x: 1];\non m { buffer "e"[_, pad(_, 4)]; }\n',
+     holds=[{"e": grid(0, 3, 3)}], wants=[{"e": row([0, 1, 2, P], [3, 4, 5, P], [6, 7, 8, P])}])
+
 # NVIDIA-NeMo/RL#2471: the shared embedding is on two stages.
 TWO = dict(dtype="bf16", tensors='tensor "embed" bf16 [4, 2];\n',
            infer='mesh m [x: 1];\non m { buffer "embed"; }\n')
