@@ -58,9 +58,11 @@ static int64_t active_rounds(const struct scheduler *s, const struct rsc_stream 
   return active > 1 ? active : 1;
 }
 
+/* A stream that is cut is cut where its slots are aligned: this takes no more staging, and what lies on whole words
+ * lies so in every turn. */
 static int64_t quantum_of(const struct scheduler *s, const struct rsc_stream *st) {
   int64_t active = active_rounds(s, st);
-  int64_t even = round_up(rsc_ceildiv(st->bytes, active), 8);
+  int64_t even = round_up(rsc_ceildiv(st->bytes, active), s->align);
   int64_t least = round_up(st->bytes < s->min_quantum ? st->bytes : s->min_quantum, 8);
   return even > least ? even : least;
 }

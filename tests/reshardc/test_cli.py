@@ -205,6 +205,17 @@ def forgotten(c):
         check("note:" not in err, f"{pair}: nothing is forgotten", err)
 
 
+def whole_words(c):
+    """A stream that many rounds share is cut where words of its slots end: what lies aligned stays so in every turn."""
+    for side, cut in (("t", '"w"[_ @tp, _]'), ("i", '"w"[_, _ @tp]')):
+        c.write(side, 'tensor "w" bf16 [10006, 1010]; mesh m [tp: 2]; on m { buffer "w" = %s; }' % cut)
+    out, _ = c.want(0, "", "t", "i", "-o", "p", "--chunk=1000000", "--dump=rounds")
+    cuts = [(int(n), int(q)) for n, q in re.findall(r"(\d+) bytes: .* quantum (\d+)", out.decode())]
+    check(len(cuts) == 4 and all(q < n for n, q in cuts), "streams take several rounds", out)
+    check(all(q % 128 == 0 for _, q in cuts), "cuts are multiples of 128", out)
+    c.want(0, "", "verify", "p", tool="reshard")
+
+
 def few_operations(c):
     """However few operations a round may have, more rounds do: also where pieces are passed on from rank to rank, from
     domain to domain."""
@@ -387,7 +398,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", required=True)
     bin_dir = os.path.abspath(parser.parse_args().bin)
-    for test in (usage, frame_of_reshard, compiles, full_disk, limits, forgotten, rejects, directories, json_object, colour):
+    for test in (usage, frame_of_reshard, compiles, full_disk, limits, forgotten, whole_words, rejects, directories, json_object, colour):
         with tempfile.TemporaryDirectory() as where:
             test(Case(bin_dir, where))
     print(f"{len(failures)} failures")
