@@ -1,82 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Builds batches: nests become tasks of equal units. In: nests; out: tables of launches, one after another in one
- * image. A unit is as wide as both addresses, all steps and the run allow.
+ * Nests become tasks of equal units. In: nests; out: tasks of the batch's open table or launch. A unit is as wide as
+ * both addresses, all steps and the run allow, and what a series cuts and moves it by.
  */
-#include "kernels/batch.h"
-
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-
+#include "kernels/batch_tables.h"
 #include "kernels/element.h"
 #include "kernels/isa.h"
-
-/* Bytes that grow; zeroed where nothing was put. */
-struct bytes {
-  unsigned char *at;
-  uint64_t count, room;
-};
-
-struct rsk_batch {
-  struct bytes image;
-  struct bytes starts, tasks, axes; /* of the open launch */
-  struct bytes loops;               /* scratch */
-  uint64_t task_count, tile_count;
-  uint32_t kernel;
-};
-
-/* Tables of many megabytes come in large pages, where the system has them: touching small ones takes longer than
- * filling them. */
-#define LARGE_PAGE ((uint64_t)2 << 20)
-
-static unsigned char *resize(const struct bytes *bytes, uint64_t room) {
-  void *grown = NULL;
-  if (room < 2 * LARGE_PAGE) return realloc(bytes->at, room);
-  if (posix_memalign(&grown, LARGE_PAGE, room) != 0) return NULL;
-  madvise(grown, room, MADV_HUGEPAGE);
-  if (bytes->count > 0) memcpy(grown, bytes->at, bytes->count);
-  free(bytes->at);
-  return grown;
-}
-
-static bool reserve(struct bytes *bytes, uint64_t more) {
-  if (more > UINT64_MAX / 4 - bytes->count) return false;
-  if (bytes->count + more <= bytes->room) return true;
-  uint64_t room = bytes->room < 512 ? 1024 : bytes->room * 2;
-  while (room < bytes->count + more) room *= 2;
-  unsigned char *grown = resize(bytes, room);
-  if (!grown) return false;
-  bytes->at = grown;
-  bytes->room = room;
-  return true;
-}
-
-/* There is room. */
-static void put(struct bytes *bytes, const void *from, uint64_t count) {
-  if (count == 0) return;
-  memcpy(bytes->at + bytes->count, from, count);
-  bytes->count += count;
-}
-
-struct rsk_batch *rsk_batch_new(void) {
-  struct rsk_batch *batch = calloc(1, sizeof *batch);
-  /* The image is never NULL. */
-  if (batch && reserve(&batch->image, 1)) return batch;
-  free(batch);
-  return NULL;
-}
-
-void rsk_batch_free(struct rsk_batch *batch) {
-  if (!batch) return;
-  free(batch->image.at);
-  free(batch->starts.at);
-  free(batch->tasks.at);
-  free(batch->axes.at);
-  free(batch->loops.at);
-  free(batch);
-}
 
 /* ---- nests in units ---------------------------------------------------------------------------------------------- */
 
@@ -84,15 +13,16 @@ struct nest {
   struct rsk_task task;
   struct rsk_loop *loops; /* outermost first; at most RSK_LOOPS */
   uint32_t loop_count;
-  uint64_t run;                /* bytes, or elements of a conversion */
-  uint32_t dst_unit, src_unit; /* bytes of one of `run` */
+  uint64_t run;                  /* bytes, or elements of a conversion */
+  uint32_t dst_unit, src_unit;   /* bytes of one of `run` */
+  uint32_t dst_grain, src_grain; /* what addresses are moved by are multiples of it; 0: they stay */
 };
 
 /* In scratch, loops of one turn left out. Nothing to do: run is 0. */
 static enum rsk_status take_loops(struct rsk_batch *batch, struct nest *nest, const struct rsk_loop *loops,
                                   uint32_t loop_count) {
   batch->loops.count = 0;
-  if (!reserve(&batch->loops, (uint64_t)loop_count * sizeof *loops)) return RSK_NO_MEMORY;
+  if (!rsk_reserve(&batch->loops, (uint64_t)loop_count * sizeof *loops)) return RSK_NO_MEMORY;
   nest->loops = (struct rsk_loop *)(void *)batch->loops.at;
   nest->loop_count = 0;
   uint64_t total = nest->run;
@@ -114,7 +44,7 @@ static uint32_t lowest_bit(uint64_t x, uint32_t most) {
 /* How many of `run` make one unit: a power of two that divides the run, so wide that both ends stay aligned to it and
  * neither is wider than 16 bytes. */
 static uint32_t widest(struct nest *nest) {
-  uint64_t dst = nest->task.dst, src = nest->task.src;
+  uint64_t dst = nest->task.dst | nest->dst_grain, src = nest->task.src | nest->src_grain;
   for (uint32_t i = 0; i < nest->loop_count; i++) {
     dst |= (uint64_t)nest->loops[i].dst_step;
     src |= (uint64_t)nest->loops[i].src_step;
@@ -145,7 +75,27 @@ static void finish_axes(const struct rsk_task *task, struct rsk_axis *axes) {
 
 /* Hashes have a kernel of their own. */
 static bool mixes(const struct rsk_batch *batch, const struct rsk_task *task) {
-  return batch->task_count > 0 && (batch->kernel == RSK_KERNEL_HASH) != (task->kind == RSK_TASK_HASH);
+  bool hashes = task->kind == RSK_TASK_HASH;
+  return (batch->task_count > 0 && (batch->kernel == RSK_KERNEL_HASH) != hashes) || (batch->parts.count > 0 && hashes);
+}
+
+/* The next bytes of the table's dense end, in the order of units. */
+static enum rsk_status fit_table(struct rsk_batch *batch, struct nest *nest) {
+  struct rsk_task *task = &nest->task;
+  bool at_dst = batch->dense == RSK_END_DST;
+  uint32_t unit = at_dst ? nest->dst_unit : nest->src_unit;
+  uint64_t bytes = nest->run * unit;
+  if ((at_dst ? task->dst : task->src) != batch->table_bytes) return RSK_UNFIT;
+  if ((batch->table_bytes | batch->grain) % (task->unit * unit) != 0) return RSK_UNFIT;
+  if (task->kind != RSK_TASK_COPY && task->kind != RSK_TASK_CONVERT) return RSK_UNFIT;
+  for (uint32_t i = nest->loop_count; i-- > 0; bytes *= nest->loops[i].count) {
+    int64_t step = at_dst ? nest->loops[i].dst_step : nest->loops[i].src_step;
+    if (step != (int64_t)bytes) return RSK_UNFIT;
+  }
+  task->before = batch->table_bytes;
+  task->unit_bits = (uint8_t)__builtin_ctz(task->unit * unit);
+  batch->table_bytes += bytes;
+  return RSK_OK;
 }
 
 /* Loops [0, outer) go outside the first `axis_count` axes. */
@@ -157,19 +107,10 @@ static enum rsk_status add_task(struct rsk_batch *batch, struct nest *nest, stru
   }
   task->units = 1;
   for (uint32_t i = 0; i < task->axis_count; i++) task->units *= axes[i].count;
+  enum rsk_status status = batch->in_table ? fit_table(batch, nest) : RSK_OK;
+  if (status != RSK_OK) return status;
   finish_axes(task, axes);
-  uint64_t axis_bytes = task->axis_count * sizeof *axes;
-  if (!reserve(&batch->starts, 8) || !reserve(&batch->tasks, sizeof *task) || !reserve(&batch->axes, axis_bytes))
-    return RSK_NO_MEMORY;
-  task->axes = batch->axes.count / sizeof *axes;
-  put(&batch->starts, &batch->tile_count, 8);
-  put(&batch->tasks, task, sizeof *task);
-  put(&batch->axes, axes, axis_bytes);
-  batch->task_count++;
-  batch->tile_count += (task->units - 1) / task->tile_units + 1;
-  if (task->kind == RSK_TASK_CONVERT) batch->kernel = RSK_KERNEL_CONVERT;
-  if (task->kind == RSK_TASK_HASH) batch->kernel = RSK_KERNEL_HASH;
-  return RSK_OK;
+  return rsk_put_task(batch, task, axes);
 }
 
 /* The last two loops and the run as squares. */
@@ -200,7 +141,8 @@ static bool is_skew(const struct nest *nest) {
   for (uint32_t i = 0; i < nest->loop_count; i++) {
     steps |= (uint64_t)nest->loops[i].dst_step | (uint64_t)nest->loops[i].src_step;
   }
-  return nest->run >= SKEW_BYTES && steps % 16 == 0 && (nest->task.dst | nest->task.src | nest->run) % 16 != 0;
+  uint64_t places = nest->task.dst | nest->dst_grain | nest->task.src | nest->src_grain;
+  return nest->run >= SKEW_BYTES && steps % 16 == 0 && (places | nest->run) % 16 != 0;
 }
 
 /* The run is the innermost axis. */
@@ -247,7 +189,7 @@ static enum rsk_status add_copy(struct rsk_batch *batch, struct nest *nest) {
       widest(nest) == nest->run) {
     return add_turn(batch, nest);
   }
-  if (is_skew(nest)) return add_skew(batch, nest);
+  if (is_skew(nest)) return batch->in_table ? RSK_UNFIT : add_skew(batch, nest);
   nest->task.kind = RSK_TASK_COPY;
   return add_units(batch, nest);
 }
@@ -284,8 +226,16 @@ static void forget(struct rsk_batch *batch, const struct rsk_batch *before) {
   batch->tasks.count = before->tasks.count;
   batch->axes.count = before->axes.count;
   batch->task_count = before->task_count;
-  batch->tile_count = before->tile_count;
+  batch->task_tiles = before->task_tiles;
+  batch->table_bytes = before->table_bytes;
   batch->kernel = before->kernel;
+}
+
+/* From an address of the dense end to the byte of the table. */
+static void take_origin(const struct rsk_batch *batch, struct nest *nest) {
+  bool at_dst = batch->dense == RSK_END_DST;
+  *(at_dst ? &nest->task.dst : &nest->task.src) -= batch->origin;
+  *(at_dst ? &nest->dst_grain : &nest->src_grain) = batch->grain;
 }
 
 enum rsk_status rsk_batch_add(struct rsk_batch *batch, uint64_t dst, uint64_t src, const struct rsk_loop *loops,
@@ -293,6 +243,7 @@ enum rsk_status rsk_batch_add(struct rsk_batch *batch, uint64_t dst, uint64_t sr
   struct nest nest = {.task = {.dst = dst, .src = src}, .run = run};
   enum rsk_status status = take_loops(batch, &nest, loops, loop_count);
   if (status != RSK_OK || nest.run == 0) return status;
+  if (batch->in_table) take_origin(batch, &nest);
   struct rsk_batch before = *batch;
   status = conv[0].is_copy && conv[1].is_copy ? add_copy(batch, &nest) : add_conversion(batch, &nest, conv);
   if (status != RSK_OK) forget(batch, &before);
@@ -328,43 +279,4 @@ enum rsk_status rsk_batch_add_hash(struct rsk_batch *batch, uint64_t dst, uint64
   nest.task.axis_count = 1;
   axes[0] = axis_of((run_bytes - 1) / piece_bytes + 1, 8, (int64_t)piece_bytes);
   return add_task(batch, &nest, axes, nest.loop_count);
-}
-
-/* ---- launches ---------------------------------------------------------------------------------------------------- */
-
-static uint64_t append(struct bytes *image, struct bytes *table) {
-  uint64_t off = image->count;
-  put(image, table->at, table->count);
-  while (image->count % 16 != 0) image->at[image->count++] = 0;
-  table->count = 0;
-  return off;
-}
-
-enum rsk_status rsk_batch_close_launch(struct rsk_batch *batch, struct rsk_launch *launch) {
-  uint64_t bytes = batch->starts.count + batch->tasks.count + batch->axes.count + 3 * 16;
-  if (!reserve(&batch->image, bytes)) return RSK_NO_MEMORY;
-  *launch =
-      (struct rsk_launch){.task_count = batch->task_count, .tile_count = batch->tile_count, .kernel = batch->kernel};
-  launch->starts_off = append(&batch->image, &batch->starts);
-  launch->tasks_off = append(&batch->image, &batch->tasks);
-  launch->axes_off = append(&batch->image, &batch->axes);
-  batch->task_count = batch->tile_count = 0;
-  batch->kernel = RSK_KERNEL_COPY;
-  return RSK_OK;
-}
-
-const void *rsk_batch_image(const struct rsk_batch *batch, uint64_t *bytes) {
-  *bytes = batch->image.count;
-  return batch->image.at;
-}
-
-const char *rsk_kernel_name(uint32_t kernel) {
-  static const char *const names[] = {"rsk_batch_kernel", "rsk_batch_convert_kernel", "rsk_batch_hash_kernel"};
-  return names[kernel];
-}
-
-uint32_t rsk_launch_blocks(const struct rsk_launch *launch, uint32_t most) {
-  uint64_t warps = RSK_BLOCK_THREADS / 32, blocks = launch->tile_count / warps + (launch->tile_count % warps != 0);
-  if (blocks > most) blocks = most;
-  return blocks == 0 ? 1 : (uint32_t)blocks;
 }

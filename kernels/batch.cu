@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The device's side of batch.h: warps take tiles in turns. In: an image and a launch of it; out: bytes moved. What is
- * read here is written by nobody meanwhile. A warp finds its tile's task and place once; then each lane moves every
- * 32nd unit, several of them in flight, so that neighbours touch neighbouring units at the end where the innermost axis
- * is dense, however short the runs are.
+ * read here is written by nobody meanwhile. A warp finds its tile's part, task and place once; then each lane moves
+ * every 32nd unit, several of them in flight, so that neighbours touch neighbouring units at the end where the
+ * innermost axis is dense, however short the runs are.
  *
  * Compiled with -fmad=false: conversions give the host's bits. Loads of whole words of 16 bytes leave no copy in the
  * first cache; stores use the second one as usual, since what is packed is read at once by the network.
@@ -30,6 +30,7 @@ struct near_axis {
 struct tile {
   struct near_axis near[2];
   struct rsk_place place;
+  uint64_t first; /* unit */
   const struct rsk_task *task;
   const struct rsk_axis *axes; /* past the near ones */
   uint32_t far_count, units;
@@ -44,8 +45,9 @@ struct warp_room {
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-/* rsk_find_task with all lanes: 32 starts are compared at once. */
-static __device__ uint64_t find_task(const uint64_t *starts, uint64_t count, uint64_t number, uint32_t lane) {
+/* rsk_find_start with all lanes: 32 starts are compared at once. */
+static __device__ __forceinline__ uint64_t find_start(const uint64_t *starts, uint64_t count, uint64_t number,
+                                                      uint32_t lane) {
   uint64_t lo = 0;
   while (count > 1) {
     uint64_t part = (count + WARP - 1) / WARP, i = lane * part;
@@ -74,18 +76,37 @@ static __device__ __forceinline__ struct rsk_place place_of(const struct tile &t
   return place;
 }
 
+/* Registers again: what the turn adds waits in shared memory, behind a barrier to the compiler. */
+static __device__ __forceinline__ void place_first(struct tile &tile, const struct rsk_task *task,
+                                                   const struct rsk_axis *axes, const struct rsk_span &span) {
+  tile.place = {span.dst, span.src};
+  asm volatile("" ::: "memory");
+  struct rsk_place place = rsk_tile_place(task, axes, tile.first, tile.digits);
+  tile.place.dst += place.dst;
+  tile.place.src += place.src;
+}
+
+/* Where a tile is numbered. */
+struct number {
+  const struct rsk_series *series;
+  uint32_t turn;
+  uint64_t first_tile, start, number; /* as rsk_tile_units has them */
+};
+
 /* The warp's first lane divides for all. */
 static __device__ __forceinline__ void open_tile(struct tile &tile, const struct rsk_task *task,
-                                                 const struct rsk_axis *axes, uint64_t first) {
-  uint64_t left = task->units - first;
+                                                 const struct rsk_axis *axes, const struct number &at) {
+  struct rsk_span span = rsk_turn_span(at.series, at.turn);
+  struct rsk_units units = rsk_tile_units(task, rsk_units_in(task, &span), at.first_tile, at.start, at.number);
   uint32_t count = task->axis_count;
   tile.task = task;
   tile.axes = axes + 2;
   tile.far_count = count > 2 ? count - 2 : 0;
-  tile.units = left < task->tile_units ? (uint32_t)left : task->tile_units;
+  tile.first = units.first;
+  tile.units = (uint32_t)(units.end - units.first);
   tile.unit = task->unit;
   tile.kind = task->kind;
-  tile.place = rsk_tile_place(task, axes, first, tile.digits);
+  place_first(tile, task, axes, span);
   for (uint32_t i = 0; i < 2; i++) {
     struct near_axis near = {0, 0, 0, UINT32_MAX};
     if (i < count) near = {(uint64_t)axes[i].dst_step, (uint64_t)axes[i].src_step, axes[i].magic, tile.digits[i]};
@@ -405,37 +426,47 @@ static __device__ __forceinline__ void hash_piece(const struct tile &tile, uint6
 /* ---- tiles ------------------------------------------------------------------------------------------------------- */
 
 template <typename WORD>
-static __device__ __forceinline__ void move_tile(const struct tile &tile, uint64_t first, unsigned char *room) {
+static __device__ __forceinline__ void move_tile(const struct tile &tile, unsigned char *room) {
   if (tile.kind == RSK_TASK_TURN)
-    turn_square<WORD>(tile, rsk_turn_square(tile.task, tile.axes - 2, first), room);
+    turn_square<WORD>(tile, rsk_turn_square(tile.task, tile.axes - 2, tile.first), room);
   else
     copy_units<WORD>(tile);
+}
+
+/* From the number of a tile in its launch to its part, from there to its task. */
+static __device__ __forceinline__ void find_tile(const unsigned char *image, const struct rsk_launch &launch,
+                                                 uint64_t at, struct tile &tile) {
+  const uint64_t *part_starts = (const uint64_t *)(image + launch.starts_off);
+  uint64_t row = find_start(part_starts, launch.part_count, at, lane_of());
+  const struct rsk_part part = ((const struct rsk_part *)(image + launch.parts_off))[row];
+  const struct rsk_series *series = (const struct rsk_series *)(image + (uint64_t)part.series * RSK_SERIES_BYTES);
+  const uint64_t *starts = (const uint64_t *)(image + series->starts_off);
+  uint64_t number = part.first + (at - part_starts[row]);
+  row = find_start(starts, series->task_count, number, lane_of());
+  if (lane_of() != 0) return;
+  const struct rsk_task *task = (const struct rsk_task *)(image + series->tasks_off) + row;
+  const struct rsk_axis *axes = (const struct rsk_axis *)(image + series->axes_off) + task->axes;
+  open_tile(tile, task, axes, {series, part.turn, part.first, starts[row], number});
 }
 
 template <uint32_t KERNEL>
 static __device__ __forceinline__ void run_tiles(const unsigned char *image, const struct rsk_launch &launch,
                                                  struct warp_room *room) {
-  const uint64_t *starts = (const uint64_t *)(image + launch.starts_off);
-  const struct rsk_task *tasks = (const struct rsk_task *)(image + launch.tasks_off);
-  const struct rsk_axis *axes = (const struct rsk_axis *)(image + launch.axes_off);
   uint64_t step = (uint64_t)gridDim.x * WARPS;
   for (uint64_t at = (uint64_t)blockIdx.x * WARPS + threadIdx.x / WARP; at < launch.tile_count; at += step) {
-    uint64_t row = find_task(starts, launch.task_count, at, lane_of());
-    const struct rsk_task *task = tasks + row;
-    uint64_t first = (at - starts[row]) * task->tile_units;
-    if (lane_of() == 0) open_tile(room->tile, task, axes + task->axes, first);
+    find_tile(image, launch, at, room->tile);
     __syncwarp();
     const struct tile &tile = room->tile;
     if (KERNEL == RSK_KERNEL_HASH)
-      hash_piece(tile, rsk_piece_bytes(task, axes + task->axes, first));
+      hash_piece(tile, rsk_piece_bytes(tile.task, tile.axes - 2, tile.first));
     else if (KERNEL == RSK_KERNEL_CONVERT && tile.kind == RSK_TASK_CONVERT)
       convert_tile(tile);
     else if (tile.kind == RSK_TASK_SHIFT)
       shift_units(tile);
     else if (tile.unit <= 4)
-      move_tile<narrow_word>(tile, first, room->square);
+      move_tile<narrow_word>(tile, room->square);
     else
-      move_tile<wide_word>(tile, first, room->square);
+      move_tile<wide_word>(tile, room->square);
     __syncwarp(); /* the room is free again */
   }
 }

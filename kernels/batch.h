@@ -8,6 +8,13 @@
  *
  *   batch = rsk_batch_new()
  *   { rsk_batch_add* ... -> rsk_batch_close_launch(batch, &launch) } for each round and direction
+ *
+ * or, where rounds take one sequence of nests piece by piece, with the nests only once:
+ *
+ *   { rsk_batch_open_table -> rsk_batch_add ... -> rsk_batch_close_table(batch, &table) } for each sequence
+ *   rsk_batch_add_series(batch, table, &window, &series) for each that moves it
+ *   { rsk_batch_take(batch, series, turn), rsk_batch_add* ... -> rsk_batch_close_launch(batch, &launch) } as above
+ *
  *   rsk_batch_image(batch, &bytes) -> the caller copies it, 16-byte aligned, and frees the batch or keeps it
  *   kernel rsk_kernel_name(launch.kernel) <<<rsk_launch_blocks(&launch, most), RSK_BLOCK_THREADS>>> (image, launch)
  *
@@ -20,6 +27,7 @@
 #ifndef RSK_BATCH_H
 #define RSK_BATCH_H
 
+#include "kernels/index.h"
 #include "kernels/rsk.h"
 
 #ifdef __cplusplus
@@ -33,8 +41,9 @@ enum rsk_status {
   RSK_NO_MEMORY,     /* of the host */
   RSK_NO_CONVERSION, /* a form that no kernel has */
   RSK_TOO_LARGE,     /* more than 2^64 units of work, or more than RSK_LOOPS loops that turn */
-  RSK_MIXED,         /* hashes do not share a launch with other work */
-  RSK_MISALIGNED     /* a place for hashes that is no multiple of 8 */
+  RSK_MIXED,         /* hashes do not share a launch with other work, nor tables with a launch that is open */
+  RSK_MISALIGNED,    /* a place for hashes that is no multiple of 8, a window that is none of its table's grain */
+  RSK_UNFIT          /* a nest that is not, or not as well, moved in pieces */
 };
 
 enum rsk_kernel {
@@ -45,8 +54,8 @@ enum rsk_kernel {
 };
 
 struct rsk_launch {
-  uint64_t starts_off, tasks_off, axes_off; /* bytes from the start of the image */
-  uint64_t task_count;
+  uint64_t starts_off, parts_off; /* bytes from the start of the image */
+  uint64_t part_count;
   uint64_t tile_count; /* 0: nothing to do, and nothing to launch */
   uint32_t kernel;     /* enum rsk_kernel */
   uint32_t reserved;
@@ -70,7 +79,29 @@ enum rsk_status rsk_batch_add_zero(struct rsk_batch *batch, uint64_t dst, const 
  * to the 8 bytes at dst + 8 * i; the loops' dst_step moves dst from run to run, 8-byte aligned as dst is. */
 enum rsk_status rsk_batch_add_hash(struct rsk_batch *batch, uint64_t dst, uint64_t src, const struct rsk_loop *loops,
                                    uint32_t loop_count, uint64_t run_bytes, uint64_t piece_bytes);
-/* All that was added since the last launch. */
+
+/* A table holds nests that follow one another at one end, the *dense* one, from address `origin` on, in the order of
+ * their loops; rsk_batch_add adds to it until it is closed. Windows of a table move pieces of these bytes: what they
+ * cut, and where they put it, are multiples of `grain`, a power of two up to 16. UNFIT: the nest turns rows to columns,
+ * goes through the dense end in another order, or has long rows that do not lie on words of 16 bytes; then drop the
+ * table and add each piece as a nest of its own. */
+enum rsk_status rsk_batch_open_table(struct rsk_batch *batch, uint32_t dense, uint64_t origin, uint32_t grain);
+enum rsk_status rsk_batch_close_table(struct rsk_batch *batch, uint64_t *table);
+void rsk_batch_drop_table(struct rsk_batch *batch);
+
+/* Turn t moves bytes [t * quantum, t * quantum + quantum) of the table, as far as it goes; at the dense end they begin
+ * at slot + t % slots * slot_step. */
+struct rsk_window {
+  uint64_t quantum;
+  uint64_t slot, slot_step;
+  uint32_t slots; /* at least 1 */
+};
+enum rsk_status rsk_batch_add_series(struct rsk_batch *batch, uint64_t table, const struct rsk_window *window,
+                                     uint64_t *series);
+/* The launch does this turn; nothing if there is none. Cheapest when turns ascend. */
+enum rsk_status rsk_batch_take(struct rsk_batch *batch, uint64_t series, uint32_t turn);
+
+/* All that was added or taken since the last launch. */
 enum rsk_status rsk_batch_close_launch(struct rsk_batch *batch, struct rsk_launch *launch);
 /* The image of the launches that are closed; valid until the batch is changed or freed. Never NULL. */
 const void *rsk_batch_image(const struct rsk_batch *batch, uint64_t *bytes);

@@ -49,32 +49,42 @@ static void run_unit(const struct rsk_task *task, struct rsk_place place) {
   }
 }
 
-static void run_tile(const struct rsk_task *task, const struct rsk_axis *axes, uint64_t tile) {
+static const void *row_at(const unsigned char *image, uint64_t off) {
+  return image + off;
+}
+
+/* The part's tile that is numbered `number` in its series. */
+static void run_tile(const unsigned char *image, const struct rsk_part *part, uint64_t number) {
+  const struct rsk_series *series = row_at(image, (uint64_t)part->series * RSK_SERIES_BYTES);
+  const uint64_t *starts = row_at(image, series->starts_off);
+  uint64_t row = rsk_find_start(starts, series->task_count, number);
+  const struct rsk_task *task = (const struct rsk_task *)row_at(image, series->tasks_off) + row;
+  const struct rsk_axis *axes = (const struct rsk_axis *)row_at(image, series->axes_off) + task->axes;
+  struct rsk_span span = rsk_turn_span(series, part->turn);
+  struct rsk_units units = rsk_tile_units(task, rsk_units_in(task, &span), part->first, starts[row], number);
   rsk_digit digits[RSK_LOOPS + 1];
-  uint64_t first = tile * task->tile_units, left = task->units - first;
-  struct rsk_place start = rsk_tile_place(task, axes, first, digits);
+  struct rsk_place start = rsk_tile_place(task, axes, units.first, digits);
+  start.dst += span.dst;
+  start.src += span.src;
   if (task->kind == RSK_TASK_TURN) {
-    turn(task, start, rsk_turn_square(task, axes, first));
+    turn(task, start, rsk_turn_square(task, axes, units.first));
     return;
   }
   if (task->kind == RSK_TASK_HASH) {
-    uint64_t hash = rsk_hash(at(start.src), rsk_piece_bytes(task, axes, first));
+    uint64_t hash = rsk_hash(at(start.src), rsk_piece_bytes(task, axes, units.first));
     memcpy(at(start.dst), &hash, 8);
     return;
   }
-  uint32_t units = left < task->tile_units ? (uint32_t)left : task->tile_units;
-  for (uint32_t lane = 0; lane < units; lane++) {
+  for (uint32_t lane = 0; lane < units.end - units.first; lane++) {
     run_unit(task, rsk_unit_place(start, axes, task->axis_count, digits, lane));
   }
 }
 
 void rsk_batch_run(const void *image, const struct rsk_launch *launch) {
-  const unsigned char *bytes = image;
-  const uint64_t *starts = (const uint64_t *)(const void *)(bytes + launch->starts_off);
-  const struct rsk_task *tasks = (const struct rsk_task *)(const void *)(bytes + launch->tasks_off);
-  const struct rsk_axis *axes = (const struct rsk_axis *)(const void *)(bytes + launch->axes_off);
+  const uint64_t *starts = row_at(image, launch->starts_off);
+  const struct rsk_part *parts = row_at(image, launch->parts_off);
   for (uint64_t tile = 0; tile < launch->tile_count; tile++) {
-    uint64_t row = rsk_find_task(starts, launch->task_count, tile);
-    run_tile(&tasks[row], axes + tasks[row].axes, tile - starts[row]);
+    uint64_t row = rsk_find_start(starts, launch->part_count, tile);
+    run_tile(image, &parts[row], parts[row].first + (tile - starts[row]));
   }
 }

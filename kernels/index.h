@@ -4,10 +4,15 @@
  * C++ and CUDA. In: tables that batch.c made; out: offsets. Follows no address but those of the tables.
  *
  * A *task* is a nest cut into equal *units*, numbered from 0 with the innermost axis first; unit n lies at
- * sum of its mixed-radix digits times the axes' steps. A *tile* is up to task->tile_units units in a row, and a
- * launch's tiles are numbered through. A tile's first unit is found with divisions of 64 bits, once; its other units
- * from there with one product of 32 bits for each axis that carries. An axis's steps are kept less what the axis before
- * it comes back by when it wraps: so the offset is the sum of carries times steps.
+ * sum of its mixed-radix digits times the axes' steps. A *tile* is up to task->tile_units units in a row. A tile's
+ * first unit is found with divisions of 64 bits, once; its other units from there with one product of 32 bits for each
+ * axis that carries. An axis's steps are kept less what the axis before it comes back by when it wraps: so the offset
+ * is the sum of carries times steps.
+ *
+ * A *series* is a table of tasks with a dense end, one behind another, that is taken in *turns* of equal bytes: the
+ * table is there once, whatever the number of turns. A launch has *parts*, each a turn of a series, whose tiles are
+ * numbered through. A tile's part is found in the launch, then its task in the series; the turn says which of the
+ * task's units are meant and what its addresses are moved by. Tasks that stand alone are a series with one turn.
  */
 #ifndef RSK_INDEX_H
 #define RSK_INDEX_H
@@ -31,22 +36,45 @@ struct rsk_axis {
 };
 
 struct rsk_task {
-  uint64_t dst, src;
+  uint64_t dst, src; /* that of a dense end is the byte of the series */
+  uint64_t before;   /* bytes of the series before this task, at its dense end */
   uint64_t units;
-  uint64_t axes; /* row of the launch's axes, innermost first */
-  uint32_t axis_count;
+  uint64_t axes;       /* row of the table's axes, innermost first */
   uint32_t tile_units; /* a power of two */
-  uint8_t kind;        /* enum rsk_task_kind */
-  uint8_t unit;        /* bytes, a power of two up to 16; conversions: elements */
+  uint16_t axis_count;
+  uint8_t unit_bits; /* a unit is 2^unit_bits bytes at the dense end */
+  uint8_t kind;      /* enum rsk_task_kind */
+  uint8_t unit;      /* bytes, a power of two up to 16; conversions: elements */
   /* conversions: from -> op 0 -> between -> op 1 -> to; between is RSK_NO_FORM where there is one step only */
   uint8_t from, between, to;
   uint8_t op[2];
   uint8_t loose; /* conversions: addresses are not multiples of the elements' bytes */
+  uint8_t reserved;
   float constant[2];
   /* turns: a unit is a square of elements of `unit` bytes; along: the axis dense at the destination, across: at the
    * source */
   uint64_t along_count, across_count; /* hashes: bytes of a run, and of a piece, which is the unit */
   int64_t along_src_step, across_dst_step;
+};
+
+enum rsk_end { RSK_END_NONE, RSK_END_DST, RSK_END_SRC };
+
+struct rsk_series {
+  uint64_t starts_off, tasks_off, axes_off; /* its table: bytes from the start of the image */
+  uint64_t task_count;
+  uint64_t bytes, quantum;  /* of all; of a turn */
+  uint64_t slot, slot_step; /* the dense end of turn t begins at slot + t % slots * slot_step */
+  uint32_t slots, dense;    /* enum rsk_end */
+  uint64_t reserved;
+};
+
+/* RSK_SERIES_BYTES: series lie at multiples of so many bytes of the image. */
+#define RSK_SERIES_BYTES 16u
+
+struct rsk_part {
+  uint64_t first;  /* number in the series of the turn's first tile: its tiles end where those of their tasks do */
+  uint32_t series; /* where it lies, in RSK_SERIES_BYTES */
+  uint32_t turn;
 };
 
 /* The state of an axis at a tile's first unit: the digit if the axis has a magic, or units left before it wraps, as far
@@ -57,8 +85,8 @@ RSK_HD uint32_t rsk_high32(uint32_t a, uint32_t b) {
   return (uint32_t)(((uint64_t)a * b) >> 32);
 }
 
-/* The last task that starts at or before the tile: starts are ascending, starts[0] is 0, every task has a tile. */
-RSK_HD uint64_t rsk_find_task(const uint64_t *starts, uint64_t count, uint64_t tile) {
+/* The last part or task that starts at or before the tile: starts are ascending, starts[0] is 0, each has a tile. */
+RSK_HD uint64_t rsk_find_start(const uint64_t *starts, uint64_t count, uint64_t tile) {
   uint64_t lo = 0;
   while (count > 1) {
     uint64_t half = count / 2;
@@ -68,11 +96,47 @@ RSK_HD uint64_t rsk_find_task(const uint64_t *starts, uint64_t count, uint64_t t
   return lo;
 }
 
+/* A turn: bytes [begin, end) of the series, and what is added to the tasks' addresses. */
+struct rsk_span {
+  uint64_t begin, end;
+  uint64_t dst, src;
+};
+
+RSK_HD struct rsk_span rsk_turn_span(const struct rsk_series *series, uint32_t turn) {
+  uint64_t begin = turn * series->quantum, left = series->bytes - begin;
+  struct rsk_span span = {begin, begin + (left < series->quantum ? left : series->quantum), 0, 0};
+  uint64_t moved = series->slot + turn % series->slots * series->slot_step - begin;
+  if (series->dense == RSK_END_DST) span.dst = moved;
+  if (series->dense == RSK_END_SRC) span.src = moved;
+  return span;
+}
+
+/* Units [first, end) of the task that lie in the turn: some do. The task's bytes begin before span->end. */
+struct rsk_units {
+  uint64_t first, end;
+};
+
+RSK_HD struct rsk_units rsk_units_in(const struct rsk_task *task, const struct rsk_span *span) {
+  uint64_t end = (span->end - task->before) >> task->unit_bits;
+  struct rsk_units units = {0, end < task->units ? end : task->units};
+  if (span->begin > task->before) units.first = (span->begin - task->before) >> task->unit_bits;
+  return units;
+}
+
+/* Which of these a tile has: `number` is the tile's in the series, `start` the task's first tile there. */
+RSK_HD struct rsk_units rsk_tile_units(const struct rsk_task *task, struct rsk_units in_turn, uint64_t first_tile,
+                                       uint64_t start, uint64_t number) {
+  struct rsk_units units = {in_turn.first + (number - (first_tile > start ? first_tile : start)) * task->tile_units,
+                            in_turn.end};
+  if (units.end - units.first > task->tile_units) units.end = units.first + task->tile_units;
+  return units;
+}
+
 struct rsk_place {
   uint64_t dst, src; /* addresses, as they wrap */
 };
 
-/* The place of unit `first`, and the digits for rsk_unit_place. */
+/* The place of unit `first`, without what the turn adds, and the digits for rsk_unit_place. */
 RSK_HD struct rsk_place rsk_tile_place(const struct rsk_task *task, const struct rsk_axis *axes, uint64_t first,
                                        rsk_digit *digits) {
   struct rsk_place place = {task->dst, task->src};

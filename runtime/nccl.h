@@ -22,17 +22,10 @@ enum rsr_lane { RSR_LANE_PACK, RSR_LANE_EXCHANGE, RSR_LANE_UNPACK, RSR_LANES };
 /* A place in each lane, and where the lanes begin. */
 enum { RSR_EVENT_FORK = RSR_LANES, RSR_EVENTS };
 
-/* A send or a receive of a round. */
-struct rsr_transfer {
-  unsigned char *ptr;
-  uint64_t bytes;
-  uint32_t peer, is_send;
-};
-
 struct rsr_device_round {
   struct rsk_launch pack, unpack;
-  struct rsk_launch sent, received;   /* RESHARD_VERIFY: hashes of what is packed or sent; of what has come */
-  uint64_t transfers, transfer_count; /* rows of transfers */
+  struct rsk_launch sent, received; /* RESHARD_VERIFY: hashes of what is packed or sent; of what has come */
+  uint64_t turns;                   /* of ports that send or receive */
 };
 
 /* RESHARD_VERIFY: turns that are received, and their pieces' hashes, in the order of rounds. */
@@ -66,8 +59,6 @@ struct rsr_device {
   struct rsr_staged staged;
   void *image;
   struct rsr_device_round *rounds;
-  struct rsr_transfer *transfers;
-  uint64_t transfer_count, transfer_room;
   void **registered;
   uint64_t registered_count;
   struct rsr_checks checks;
@@ -134,8 +125,15 @@ enum reshard_status rsr_comm_connect(struct reshard_context *context, struct res
 /* In peace: all operations have ended. On failure it is to be aborted. */
 enum reshard_status rsr_comm_end(struct reshard_context *context, struct reshard_fault *fault);
 
+/* ---- nccl_rounds.c ----------------------------------------------------------------------------------------------- */
+
+/* Makes device->rounds; their launches are of the batch's image. */
+enum reshard_status rsr_device_rounds(struct reshard_context *context, struct rsk_batch *batch,
+                                      struct reshard_fault *fault);
+
 /* ---- nccl_program.c ---------------------------------------------------------------------------------------------- */
 
+enum reshard_status rsr_batch_said(enum rsk_status said, struct reshard_fault *fault);
 enum reshard_status rsr_device_zero(struct reshard_context *context, struct reshard_fault *fault);
 enum reshard_status rsr_device_prepare(struct reshard_context *context, struct reshard_fault *fault);
 void rsr_device_reset(struct reshard_context *context);

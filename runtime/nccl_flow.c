@@ -14,7 +14,7 @@ static bool has_work(const struct rsr_device *device, uint32_t rounds, enum rsr_
   case RSR_LANE_PACK:
     return row->pack.tile_count > 0 || row->sent.tile_count > 0;
   case RSR_LANE_EXCHANGE:
-    return row->transfer_count > 0;
+    return row->turns > 0;
   default:
     return row->unpack.tile_count > 0 || row->received.tile_count > 0;
   }
@@ -33,26 +33,46 @@ static enum reshard_status wait_for_others(struct reshard_context *context, enum
   return status;
 }
 
-static enum reshard_status add_messages(struct reshard_context *context, const struct rsr_device_round *row,
-                                        struct reshard_fault *fault) {
+/* Messages of a port. */
+struct posting {
+  struct reshard_context *context;
+  struct reshard_fault *fault;
+  const struct rsp_stream *stream;
+  enum reshard_status status;
+};
+
+static bool post(void *user, unsigned char *ptr, uint64_t bytes) {
+  struct posting *posting = user;
+  struct reshard_context *context = posting->context;
+  struct reshard_fault *fault = posting->fault;
   struct rsr_device *device = rsr_device_of(context);
+  uint32_t rank = posting->stream->peer;
+  int peer = (int)(device->comm_ranks ? device->comm_ranks[rank] : rank);
   void *stream = device->streams[RSR_LANE_EXCHANGE];
-  enum reshard_status status = RESHARD_OK;
-  for (uint64_t i = 0; i < row->transfer_count && status == RESHARD_OK; i++) {
-    const struct rsr_transfer *t = &device->transfers[row->transfers + i];
-    int peer = (int)(device->comm_ranks ? device->comm_ranks[t->peer] : t->peer);
-    status = t->is_send ? RSR_NCCL(Send, t->ptr, t->bytes, RSR_NCCL_UINT8, peer, device->comm, stream)
-                        : RSR_NCCL(Recv, t->ptr, t->bytes, RSR_NCCL_UINT8, peer, device->comm, stream);
+  posting->status = posting->stream->dir == RSP_DIR_OUT
+                        ? RSR_NCCL(Send, ptr, bytes, RSR_NCCL_UINT8, peer, device->comm, stream)
+                        : RSR_NCCL(Recv, ptr, bytes, RSR_NCCL_UINT8, peer, device->comm, stream);
+  return posting->status == RESHARD_OK;
+}
+
+static enum reshard_status add_messages(struct reshard_context *context, uint32_t round, struct reshard_fault *fault) {
+  struct rsr_device *device = rsr_device_of(context);
+  struct posting posting = {context, fault, NULL, RESHARD_OK};
+  uint64_t turn;
+  for (uint64_t s = 0; s < device->staged.count && posting.status == RESHARD_OK; s++) {
+    struct rsr_port *port = &device->staged.ports[s];
+    if (!rsr_crosses(port) || !rsr_active_in(port, round, &turn)) continue;
+    posting.stream = port->stream;
+    rsr_port_messages(&device->staged, port, turn, post, &posting);
   }
-  return status;
+  return posting.status;
 }
 
 /* One group; the stream is used again only when NCCL has put it there. */
-static enum reshard_status exchange(struct reshard_context *context, const struct rsr_device_round *row,
-                                    struct reshard_fault *fault) {
+static enum reshard_status exchange(struct reshard_context *context, uint32_t round, struct reshard_fault *fault) {
   enum reshard_status status = RSR_NCCL(GroupStart), ended;
   if (status != RESHARD_OK) return status;
-  status = add_messages(context, row, fault);
+  status = add_messages(context, round, fault);
   /* A group of the thread that was begun must be ended, whatever became of it. */
   struct reshard_fault second, *first = fault;
   fault = status == RESHARD_OK ? first : &second;
@@ -83,7 +103,7 @@ static enum reshard_status issue(struct reshard_context *context, enum rsr_lane 
   case RSR_LANE_PACK:
     return launch_both(context, &row->pack, &row->sent, device->streams[lane], fault);
   case RSR_LANE_EXCHANGE:
-    return exchange(context, row, fault);
+    return exchange(context, round, fault);
   default:
     return launch_both(context, &row->received, &row->unpack, device->streams[lane], fault);
   }
@@ -152,6 +172,7 @@ static enum reshard_status enqueue_phase(struct reshard_context *context, uint64
 static enum reshard_status enqueue(struct reshard_context *context, void *stream, struct reshard_fault *fault) {
   struct rsr_device *device = rsr_device_of(context);
   uint64_t phases = (uint64_t)context->slice.program.slice->rounds + 2;
+  rsr_staged_rewind(&device->staged);
   for (uint32_t e = 0; e < RSR_EVENTS; e++) {
     device->recorded[e] = 0;
     for (uint32_t lane = 0; lane < RSR_LANES; lane++) device->seen[lane][e] = 0;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank does in each round, made ready for the device: launches over one image of descriptors, lists of sends and
- * receives. In: a slice with its buffers bound to device memory; out: rounds. Works on the caller's memory and the
- * device's only in so far as padding is zeroed.
+ * A rank made ready for the device: padding zeroed, staging, the image of its rounds' descriptors, registered buffers;
+ * and all that undone. In: a slice with its buffers bound to device memory; out: what refit needs.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/nccl.h"
 
-static enum reshard_status batch_said(enum rsk_status said, struct reshard_fault *fault) {
+enum reshard_status rsr_batch_said(enum rsk_status said, struct reshard_fault *fault) {
   switch (said) {
   case RSK_OK:
     return RESHARD_OK;
@@ -60,7 +59,7 @@ static enum reshard_status add_zeros(const struct rsr_slice *slice, struct rsk_b
       loops[l] = (struct rsk_loop){loop->count, (int64_t)loop->step, (int64_t)loop->step};
     }
     uint64_t at = (uint64_t)(uintptr_t)(rsr_address(slice, zero->gid) + zero->off);
-    status = batch_said(rsk_batch_add_zero(batch, at, loops, zero->loop_count, zero->run_bytes), fault);
+    status = rsr_batch_said(rsk_batch_add_zero(batch, at, loops, zero->loop_count, zero->run_bytes), fault);
   }
   return status;
 }
@@ -70,7 +69,7 @@ static enum reshard_status zero_batch(struct reshard_context *context, struct rs
   struct rsr_device *device = rsr_device_of(context);
   struct rsk_launch launch;
   enum reshard_status status = add_zeros(&context->slice, batch, fault);
-  if (status == RESHARD_OK) status = batch_said(rsk_batch_close_launch(batch, &launch), fault);
+  if (status == RESHARD_OK) status = rsr_batch_said(rsk_batch_close_launch(batch, &launch), fault);
   if (status != RESHARD_OK || launch.tile_count == 0) return status;
   status = upload(context, batch, image, fault);
   if (status == RESHARD_OK) status = rsr_device_launch(context, *image, &launch, device->origin, fault);
@@ -94,108 +93,6 @@ enum reshard_status rsr_device_zero(struct reshard_context *context, struct resh
     fault = first;
   }
   return rsr_device_leave(context, status != RESHARD_OK ? status : freed, fault);
-}
-
-/* ---- rounds ------------------------------------------------------------------------------------------------------ */
-
-struct adding {
-  struct rsk_batch *batch;
-  struct reshard_fault *fault;
-};
-
-static enum reshard_status add_nest(void *user, const struct rsr_nest *nest) {
-  struct adding *adding = user;
-  return batch_said(rsk_batch_add(adding->batch, (uint64_t)(uintptr_t)nest->dst, (uint64_t)(uintptr_t)nest->src,
-                                  nest->loops, nest->loop_count, nest->run, nest->conv),
-                    adding->fault);
-}
-
-/* The nests of all ports that pack, or unpack, in the round. */
-static enum reshard_status add_nests(struct rsr_device *device, struct rsk_batch *batch, uint32_t round,
-                                     bool (*takes_part)(const struct rsr_port *), struct reshard_fault *fault) {
-  struct adding adding = {batch, fault};
-  enum reshard_status status = RESHARD_OK;
-  uint64_t turn;
-  for (uint64_t s = 0; s < device->staged.count && status == RESHARD_OK; s++) {
-    struct rsr_port *port = &device->staged.ports[s];
-    if (takes_part(port) && rsr_active_in(port, round, &turn))
-      status = rsr_port_nests(&device->staged, port, turn, add_nest, &adding, fault);
-  }
-  return status;
-}
-
-/* What was added becomes one launch. */
-static enum reshard_status close_launch(struct rsk_batch *batch, enum reshard_status status, enum rsk_status added,
-                                        struct rsk_launch *launch, struct reshard_fault *fault) {
-  if (status == RESHARD_OK) status = batch_said(added, fault);
-  return status == RESHARD_OK ? batch_said(rsk_batch_close_launch(batch, launch), fault) : status;
-}
-
-static enum reshard_status add_launches(struct rsr_device *device, struct rsk_batch *batch, uint32_t round,
-                                        struct reshard_fault *fault) {
-  struct rsr_device_round *row = &device->rounds[round];
-  uint64_t turns = device->checks.turn_count;
-  enum reshard_status status = add_nests(device, batch, round, rsr_is_packed, fault);
-  status = close_launch(batch, status, RSK_OK, &row->pack, fault);
-  enum rsk_status added = status == RESHARD_OK ? rsr_verify_sent(device, batch, round) : RSK_OK;
-  status = close_launch(batch, status, added, &row->sent, fault);
-  added = status == RESHARD_OK ? rsr_verify_received(device, batch, round) : RSK_OK;
-  status = close_launch(batch, status, added, &row->received, fault);
-  if (status == RESHARD_OK) status = add_nests(device, batch, round, rsr_is_unpacked, fault);
-  added = status == RESHARD_OK ? rsr_verify_keep(device, batch, turns) : RSK_OK;
-  return close_launch(batch, status, added, &row->unpack, fault);
-}
-
-struct listing {
-  struct rsr_device *device;
-  const struct rsr_port *port;
-};
-
-static bool add_transfer(void *user, unsigned char *ptr, uint64_t bytes) {
-  struct listing *listing = user;
-  struct rsr_device *device = listing->device;
-  if (device->transfer_count == device->transfer_room) {
-    uint64_t room = device->transfer_room ? 2 * device->transfer_room : 256;
-    void *grown = realloc(device->transfers, room * sizeof *device->transfers);
-    if (!grown) return false;
-    device->transfers = grown;
-    device->transfer_room = room;
-  }
-  const struct rsp_stream *stream = listing->port->stream;
-  device->transfers[device->transfer_count++] =
-      (struct rsr_transfer){ptr, bytes, stream->peer, stream->dir == RSP_DIR_OUT};
-  return true;
-}
-
-static enum reshard_status add_transfers(struct rsr_device *device, uint32_t round, struct reshard_fault *fault) {
-  struct rsr_device_round *row = &device->rounds[round];
-  uint64_t turn;
-  row->transfers = device->transfer_count;
-  for (uint64_t s = 0; s < device->staged.count; s++) {
-    struct rsr_port *port = &device->staged.ports[s];
-    if (port->stream->dir != RSP_DIR_OUT && port->stream->dir != RSP_DIR_IN) continue;
-    if (!rsr_active_in(port, round, &turn)) continue;
-    struct listing listing = {device, port};
-    if (!rsr_port_messages(&device->staged, port, turn, add_transfer, &listing))
-      return rsr_no_memory(fault, "messages", device->transfer_room * sizeof *device->transfers);
-  }
-  row->transfer_count = device->transfer_count - row->transfers;
-  return RESHARD_OK;
-}
-
-static enum reshard_status add_rounds(struct reshard_context *context, struct rsk_batch *batch,
-                                      struct reshard_fault *fault) {
-  struct rsr_device *device = rsr_device_of(context);
-  uint32_t rounds = context->slice.program.slice->rounds;
-  device->rounds = calloc((size_t)rounds + 1, sizeof *device->rounds);
-  if (!device->rounds) return rsr_no_memory(fault, "rounds", rounds * sizeof *device->rounds);
-  enum reshard_status status = RESHARD_OK;
-  for (uint32_t round = 0; round < rounds && status == RESHARD_OK; round++) {
-    status = add_launches(device, batch, round, fault);
-    if (status == RESHARD_OK) status = add_transfers(device, round, fault);
-    if (status != RESHARD_OK && fault->round == RESHARD_NO_ROUND) fault->round = round;
-  }
-  return status;
 }
 
 /* ---- registration ------------------------------------------------------------------------------------------------ */
@@ -238,6 +135,29 @@ static uint64_t list_places(const struct rsr_slice *slice, struct place *places)
   return count;
 }
 
+struct marking {
+  struct place *places;
+  uint64_t count;
+};
+
+static bool mark(void *user, unsigned char *ptr, uint64_t bytes) {
+  const struct marking *marking = user;
+  (void)bytes;
+  struct place *place = place_of(marking->places, marking->count, ptr);
+  if (place) place->wanted = true;
+  return true;
+}
+
+/* All turns of direct ports are walked, so these are rewound. */
+static void mark_places(struct rsr_staged *staged, struct marking *marking) {
+  for (uint64_t s = 0; s < staged->count; s++) {
+    struct rsr_port *port = &staged->ports[s];
+    if (port->stream->kind != RSP_KIND_DIRECT || !rsr_crosses(port)) continue;
+    for (uint64_t turn = 0; turn < port->active; turn++) rsr_port_messages(staged, port, turn, mark, marking);
+  }
+  rsr_staged_rewind(staged);
+}
+
 /* The buffers that messages come from and go to. */
 static enum reshard_status register_buffers(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_device *device = rsr_device_of(context);
@@ -249,10 +169,7 @@ static enum reshard_status register_buffers(struct reshard_context *context, str
     return rsr_no_memory(fault, "registrations", rows * sizeof *places);
   }
   uint64_t count = list_places(&context->slice, places);
-  for (uint64_t i = 0; i < device->transfer_count; i++) {
-    struct place *place = place_of(places, count, device->transfers[i].ptr);
-    if (place) place->wanted = true;
-  }
+  mark_places(&device->staged, &(struct marking){places, count});
   enum reshard_status status = RESHARD_OK;
   for (uint64_t i = 0; i < count && status == RESHARD_OK; i++) {
     if (!places[i].wanted) continue;
@@ -286,7 +203,7 @@ static enum reshard_status prepare(struct reshard_context *context, struct rsk_b
   enum reshard_status status = rsr_staged_open(&device->staged, &context->slice, context->config.flags, fault);
   if (status == RESHARD_OK) status = open_staging(context, fault);
   if (status == RESHARD_OK) status = rsr_verify_open(context, fault);
-  if (status == RESHARD_OK) status = add_rounds(context, batch, fault);
+  if (status == RESHARD_OK) status = rsr_device_rounds(context, batch, fault);
   if (status == RESHARD_OK) status = upload(context, batch, &device->image, fault);
   if (status == RESHARD_OK && (context->config.flags & RESHARD_REGISTER)) status = register_buffers(context, fault);
   return status;
@@ -328,15 +245,13 @@ void rsr_device_reset(struct reshard_context *context) {
   free_device_side(context);
   rsr_staged_close(&device->staged);
   free(device->rounds);
-  free(device->transfers);
   free(device->registered);
   free(device->checks.turns);
   free(device->checks.host);
   device->checks = (struct rsr_checks){0};
   device->exec = device->image = NULL;
   device->rounds = NULL;
-  device->transfers = NULL;
   device->registered = NULL;
-  device->transfer_count = device->transfer_room = device->registered_count = 0;
+  device->registered_count = 0;
   device->is_prepared = false;
 }

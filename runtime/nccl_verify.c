@@ -45,6 +45,7 @@ static uint64_t add_turn(struct rsr_device *device, struct rsk_batch *batch, str
 enum rsk_status rsr_verify_sent(struct rsr_device *device, struct rsk_batch *batch, uint32_t round) {
   enum rsk_status status = RSK_OK;
   uint64_t turn;
+  if (device->staged.hash_count == 0) return RSK_OK;
   for (uint64_t s = 0; s < device->staged.count && status == RSK_OK; s++) {
     struct rsr_port *port = &device->staged.ports[s];
     if (port->hash_room == 0 || port->stream->dir != RSP_DIR_OUT || port->stream->relay != RSP_NO_STREAM) continue;
@@ -81,6 +82,7 @@ static bool note_turn(struct rsr_device *device, uint64_t port, uint64_t turn, u
 enum rsk_status rsr_verify_received(struct rsr_device *device, struct rsk_batch *batch, uint32_t round) {
   enum rsk_status status = RSK_OK;
   uint64_t turn;
+  if (device->staged.hash_count == 0) return RSK_OK;
   for (uint64_t s = 0; s < device->staged.count && status == RSK_OK; s++) {
     struct rsr_port *port = &device->staged.ports[s];
     if (!is_checked(port) || !rsr_active_in(port, round, &turn)) continue;

@@ -37,15 +37,11 @@ uint64_t rsr_port_most_messages(const struct rsr_staged *staged, const struct rs
   return most + (port->hash_room * sizeof(uint64_t) + RSR_MESSAGE_BYTES - 1) / RSR_MESSAGE_BYTES;
 }
 
-static bool crosses(const struct rsp_stream *stream) {
-  return stream->dir == RSP_DIR_OUT || stream->dir == RSP_DIR_IN;
-}
-
 static void place_hashes(struct rsr_staged *staged) {
   const struct rsp_program *program = &staged->slice->program;
   for (uint64_t s = 0; s < staged->count; s++) {
     struct rsr_port *port = &staged->ports[s];
-    if (!crosses(port->stream)) continue;
+    if (!rsr_crosses(port)) continue;
     port->hash_room = most_of_turn(program, port->stream, RSR_PIECE_BYTES);
     port->hash_row = staged->hash_count;
     if (port->stream->relay == RSP_NO_STREAM) staged->hash_count += 2 * port->hash_room;
@@ -97,7 +93,7 @@ void rsr_staged_close(struct rsr_staged *staged) {
 
 unsigned char *rsr_stage_slot(const struct rsr_staged *staged, const struct rsr_port *port, uint64_t turn) {
   const struct rsp_stream *stream = rsr_described(&staged->slice->program, port->stream);
-  return staged->staging + stream->stage_off + turn % stream->slots * stream->slot_stride;
+  return staged->staging + stream->stage_off + (uint32_t)turn % stream->slots * stream->slot_stride;
 }
 
 uint64_t *rsr_hash_slot(const struct rsr_staged *staged, const struct rsr_port *port, uint64_t turn) {
@@ -151,7 +147,7 @@ enum reshard_status rsr_port_piece(const struct rsr_staged *staged, struct rsr_p
                                    unsigned char *wire, uint64_t bytes, rsr_nest_fn visit, void *user,
                                    struct reshard_fault *fault) {
   const struct rsp_program *program = &staged->slice->program;
-  bool is_self = !crosses(port->stream);
+  bool is_self = !rsr_crosses(port);
   struct rsr_nest nest;
   for (uint64_t left = bytes; left > 0;) {
     struct rsr_span span = rsr_take(program, &port->cursor, left), from = span;
@@ -178,8 +174,16 @@ enum reshard_status rsr_port_piece(const struct rsr_staged *staged, struct rsr_p
 
 enum reshard_status rsr_port_nests(const struct rsr_staged *staged, struct rsr_port *port, uint64_t turn,
                                    rsr_nest_fn visit, void *user, struct reshard_fault *fault) {
-  unsigned char *wire = crosses(port->stream) ? rsr_stage_slot(staged, port, turn) : NULL;
+  unsigned char *wire = rsr_crosses(port) ? rsr_stage_slot(staged, port, turn) : NULL;
   return rsr_port_piece(staged, port, turn, wire, rsr_turn_bytes(port->stream, turn), visit, user, fault);
+}
+
+enum reshard_status rsr_port_all_nests(const struct rsr_staged *staged, const struct rsr_port *port,
+                                       unsigned char *wire, rsr_nest_fn visit, void *user,
+                                       struct reshard_fault *fault) {
+  struct rsr_port all = *port;
+  all.cursor = rsr_cursor_at_start(port->stream);
+  return rsr_port_piece(staged, &all, 0, wire, port->stream->bytes, visit, user, fault);
 }
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */

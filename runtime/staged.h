@@ -63,8 +63,10 @@ void rsr_staged_close(struct rsr_staged *staged);
 
 static inline bool rsr_active_in(const struct rsr_port *port, uint32_t round, uint64_t *turn) {
   const struct rsp_stream *stream = port->stream;
-  if (round < stream->round0 || (round - stream->round0) % stream->step != 0) return false;
-  *turn = (round - stream->round0) / stream->step;
+  if (round < stream->round0) return false;
+  uint32_t since = round - stream->round0, step = stream->step;
+  if (step != 1 && since % step != 0) return false;
+  *turn = step != 1 ? since / step : since;
   return *turn < port->active;
 }
 
@@ -88,6 +90,10 @@ unsigned char *rsr_stage_slot(const struct rsr_staged *staged, const struct rsr_
 /* Where its hashes lie: of what is sent, or of what the sender says. */
 uint64_t *rsr_hash_slot(const struct rsr_staged *staged, const struct rsr_port *port, uint64_t turn);
 
+/* Sends or receives messages. */
+static inline bool rsr_crosses(const struct rsr_port *port) {
+  return port->stream->dir == RSP_DIR_OUT || port->stream->dir == RSP_DIR_IN;
+}
 static inline bool rsr_is_packed(const struct rsr_port *port) {
   return port->stream->dir == RSP_DIR_OUT && port->stream->kind == RSP_KIND_STAGED &&
          port->stream->relay == RSP_NO_STREAM;
@@ -115,6 +121,10 @@ enum reshard_status rsr_port_nests(const struct rsr_staged *staged, struct rsr_p
 enum reshard_status rsr_port_piece(const struct rsr_staged *staged, struct rsr_port *port, uint64_t turn,
                                    unsigned char *wire, uint64_t bytes, rsr_nest_fn visit, void *user,
                                    struct reshard_fault *fault);
+/* The nests of all its turns as those of one, whose dense end begins at `wire`: for a packed port, or one that unpacks
+ * what it received. Moves no cursor. */
+enum reshard_status rsr_port_all_nests(const struct rsr_staged *staged, const struct rsr_port *port,
+                                       unsigned char *wire, rsr_nest_fn visit, void *user, struct reshard_fault *fault);
 
 /* Called with each message in turn; false ends the walk. */
 typedef bool (*rsr_message_fn)(void *user, unsigned char *ptr, uint64_t bytes);

@@ -107,10 +107,15 @@ FAKE cudaLibraryGetKernel(void **kernel, void *library, const char *name) {
 
 static int run(const void *image, const struct rsk_launch *launch) {
   rsk_batch_run(image, launch);
-  if (!getenv("FAKE_BREAKS") || launch->task_count == 0) return 0;
-  uint64_t dst; /* the first word of the first task */
-  memcpy(&dst, (const unsigned char *)image + launch->tasks_off, sizeof dst);
-  *(unsigned char *)(uintptr_t)dst ^= 1;
+  if (!getenv("FAKE_BREAKS") || launch->part_count == 0) return 0;
+  const unsigned char *bytes = image;
+  struct rsk_part part;
+  struct rsk_series series;
+  struct rsk_task task; /* the first of the first part */
+  memcpy(&part, bytes + launch->parts_off, sizeof part);
+  memcpy(&series, bytes + (uint64_t)part.series * RSK_SERIES_BYTES, sizeof series);
+  memcpy(&task, bytes + series.tasks_off, sizeof task);
+  *(unsigned char *)(uintptr_t)(task.dst + rsk_turn_span(&series, part.turn).dst) ^= 1;
   return 0;
 }
 

@@ -98,12 +98,24 @@ static void run_copy(const struct rsk_batch *batch, const struct rsk_launch *lau
 /* Which forms of work the random nests came to. */
 static uint64_t seen[RSK_TASK_SHIFT + 1][17];
 
+/* Of a launch without turns of other series. */
+static struct rsk_series own_tasks(const unsigned char *image, const struct rsk_launch *launch) {
+  struct rsk_part part;
+  struct rsk_series series = {0};
+  CHECK(launch->part_count <= 1, "%llu parts", (unsigned long long)launch->part_count);
+  if (launch->part_count == 0) return series;
+  memcpy(&part, image + launch->parts_off, sizeof part);
+  memcpy(&series, image + (uint64_t)part.series * RSK_SERIES_BYTES, sizeof series);
+  return series;
+}
+
 static void tally(const struct rsk_batch *batch, const struct rsk_launch *launch) {
   uint64_t bytes;
   const unsigned char *image = rsk_batch_image(batch, &bytes);
-  for (uint64_t i = 0; i < launch->task_count; i++) {
+  struct rsk_series own = own_tasks(image, launch);
+  for (uint64_t i = 0; i < own.task_count; i++) {
     struct rsk_task task;
-    memcpy(&task, image + launch->tasks_off + i * sizeof task, sizeof task);
+    memcpy(&task, image + own.tasks_off + i * sizeof task, sizeof task);
     CHECK(task.kind <= RSK_TASK_SHIFT && task.unit <= 16, "kind %u unit %u", task.kind, task.unit);
     seen[task.kind][task.loose ? 0 : task.unit]++;
   }
@@ -230,8 +242,9 @@ static void one_huge(uint64_t seed) {
   uint64_t bytes;
   const unsigned char *image = rsk_batch_image(batch, &bytes);
   struct rsk_task task;
-  memcpy(&task, image + launch.tasks_off, sizeof task);
-  const struct rsk_axis *axes = (const struct rsk_axis *)(const void *)(image + launch.axes_off);
+  struct rsk_series own = own_tasks(image, &launch);
+  memcpy(&task, image + own.tasks_off, sizeof task);
+  const struct rsk_axis *axes = (const struct rsk_axis *)(const void *)(image + own.axes_off);
   CHECK(task.kind == RSK_TASK_COPY && task.units * task.unit == dense, "seed %llu: %llu units of %u for %llu bytes",
         (unsigned long long)start, (unsigned long long)task.units, task.unit, (unsigned long long)dense);
   for (int i = 0; i < 50; i++) {
@@ -295,7 +308,8 @@ static bool shows(void (*change)(struct rsk_task *task, struct rsk_axis *axes, s
   rsk_copy(want, src, loops, 2, 40, 0);
   uint64_t bytes;
   unsigned char *image = (unsigned char *)(uintptr_t)rsk_batch_image(batch, &bytes);
-  change((struct rsk_task *)(void *)(image + launch.tasks_off), (struct rsk_axis *)(void *)(image + launch.axes_off),
+  struct rsk_series own = own_tasks(image, &launch);
+  change((struct rsk_task *)(void *)(image + own.tasks_off), (struct rsk_axis *)(void *)(image + own.axes_off),
          &launch);
   rsk_batch_run(image, &launch);
   rsk_batch_free(batch);
