@@ -7,13 +7,13 @@
  *   bench_nccl_host_work                 a small plan, to see that it runs
  */
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "plans/plan.h"
 #include "runtime/reshard.h"
 #include "tests/plan/tiny.h"
 #include "tests/runtime/check.h"
+#include "tests/runtime/reserved.h"
 
 static double now(void) {
   struct timespec at;
@@ -37,33 +37,6 @@ static void keep_least(struct times *least, const struct times *once) {
   double *to = &least->open;
   const double *from = &once->open;
   for (int i = 0; i < 5; i++) to[i] = to[i] == 0 || from[i] < to[i] ? from[i] : to[i];
-}
-
-/* Before anything is measured: where the buffers are, by row. */
-static void **reserve(struct reshard_plan *plan, uint32_t rank, const struct reshard_config *config) {
-  struct reshard_context *context;
-  struct reshard_fault fault;
-  CHECK(reshard_context_open(plan, rank, config, &context, &fault) == RESHARD_OK, "%s", fault.what);
-  uint64_t count = reshard_buffer_count(context);
-  void **at = calloc(count + 1, sizeof *at);
-  CHECK(at, "memory");
-  for (uint64_t b = 0; b < count; b++) {
-    struct reshard_buffer_info info;
-    CHECK(reshard_buffer_get(context, b, &info) == RESHARD_OK, "buffer");
-    if (info.bytes == 0) continue;
-    at[b] = mmap(NULL, info.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    CHECK(at[b] != MAP_FAILED, "%llu bytes of addresses", (unsigned long long)info.bytes);
-  }
-  reshard_context_close(context);
-  return at;
-}
-
-static void bind_reserved(struct reshard_context *context, void *const *at) {
-  for (uint64_t b = 0; b < reshard_buffer_count(context); b++) {
-    struct reshard_buffer_info info;
-    reshard_buffer_get(context, b, &info);
-    CHECK(reshard_bind_n(context, info.side, info.name, info.name_bytes, at[b], info.bytes) == RESHARD_OK, "bind");
-  }
 }
 
 static struct times measure(const char *path, uint32_t rank, const struct reshard_config *config, void *const *at) {
@@ -141,7 +114,7 @@ int main(int argc, char **argv) {
   config.all_gather = alone;
   config.cuda_library = config.nccl_library = NULL_DEVICE;
   uint32_t rank = argc > 2 ? (uint32_t)atoi(argv[2]) : busiest(path);
-  void **at = reserve(plan, rank, &config);
+  void **at = reserve_buffers(path, rank);
   struct times graph = {0}, plain = {0};
   for (int i = 0; i < 5; i++) {
     struct times once = measure(path, rank, &config, at);
