@@ -224,7 +224,6 @@ void standin_join(struct comm *comm);
 void standin_shrunk(struct comm *parent);
 bool standin_has_work(const struct comm *comm);
 void standin_end_groups(struct comm *comm);
-void standin_forget_grows(void);
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 

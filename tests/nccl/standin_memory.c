@@ -230,6 +230,8 @@ void standin_end(void) {
   list_free(&standin.ready);
   list_free(&standin.pairs);
   list_free(&standin.jobs);
+  for (uint64_t i = 0; i < standin.grows.count; i++) free(standin.grows.rows[i]);
+  list_free(&standin.grows);
   for (uint32_t r = 0; r < standin.options.world; r++) standin_forget(&standin.hosts[r]);
   free(standin.hosts);
   standin_memory_end();

@@ -109,11 +109,6 @@ int ncclCommShrink(struct comm *comm, int *excluded, int count, struct comm **ch
 /* ---- growing ------------------------------------------------------------------------------------------------------
  */
 
-void standin_forget_grows(void) {
-  for (uint64_t i = 0; i < standin.grows.count; i++) free(standin.grows.rows[i]);
-  list_free(&standin.grows);
-}
-
 #if STANDIN_NCCL_VERSION >= 22900
 
 /* Of a parent the one that is not used; of an id, whichever it is. */
