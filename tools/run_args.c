@@ -5,6 +5,7 @@
 
 #include <getopt.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tools/cli/cli.h"
@@ -36,6 +37,9 @@ const char run_help[] =
     "  --seed S           another set of keys\n"
     "  --delay-seed S     staged: seeded delays on each rank, so that a wrong overlap shows\n"
     "  --timeout SECONDS  give up on a rank that does not answer (default 30)\n"
+    "  --inject RANK:KIND[:ROUND[:SECONDS]]    see what a failure looks like: that world rank will die, fail, stall "
+    "or\n"
+    "                     flip (host, mpi: a byte) before the round, or have no-memory\n"
     "  --json             one JSON object instead of the table (tools/RUN.md)\n"
     "  --help\n\n"
     "Exit status: 0 every byte is right, or the files are written; 1 something is wrong, missing or does not fit; 2 "
@@ -67,6 +71,7 @@ enum {
   OPT_SEED,
   OPT_DELAY,
   OPT_TIMEOUT,
+  OPT_INJECT,
   OPT_VERIFY,
   OPT_JSON,
   OPT_SHARE,
@@ -86,6 +91,28 @@ static int take_backend(struct run_args *args, const char *value) {
     return 0;
   }
   return cli_usage(args->program, "there is no backend '%s'; there are: host, mpi, nccl", value);
+}
+
+static int take_inject(struct run_args *args, const char *value) {
+  static const char *const kinds[] = {[RESHARD_INJECT_DIE] = "die",
+                                      [RESHARD_INJECT_FAIL] = "fail",
+                                      [RESHARD_INJECT_NO_MEMORY] = "no-memory",
+                                      [RESHARD_INJECT_STALL] = "stall",
+                                      [RESHARD_INJECT_FLIP] = "flip"};
+  struct run_options *to = &args->replay;
+  char kind[16];
+  int ends[3] = {0};
+  to->inject.kind = RESHARD_INJECT_NONE;
+  if (sscanf(value, "%" SCNu32 ":%15[a-z-]%n:%" SCNu32 "%n:%lf%n", &to->inject_rank, kind, &ends[0], &to->inject.round,
+             &ends[1], &to->inject.seconds, &ends[2]) >= 2) {
+    int end = ends[2] ? ends[2] : ends[1] ? ends[1] : ends[0];
+    for (int i = RESHARD_INJECT_DIE; i <= RESHARD_INJECT_FLIP && !value[end]; i++)
+      if (!strcmp(kind, kinds[i])) to->inject.kind = (enum reshard_inject_kind)i;
+  }
+  if (to->inject.kind != RESHARD_INJECT_NONE) return 0;
+  return cli_usage(args->program,
+                   "--inject takes RANK:KIND[:ROUND[:SECONDS]] with die, fail, no-memory, stall or flip, not '%s'",
+                   value);
 }
 
 // 1: it is none of these.
@@ -135,6 +162,8 @@ static int take_option(struct run_args *args, int option, const char *value) {
   case OPT_JSON:
     args->json = true;
     break;
+  case OPT_INJECT:
+    return take_inject(args, value);
   case OPT_REPEAT:
     status = parse_number(args, "--repeat", value, 1, REPEAT_MAX, &number);
     args->repeat = (uint32_t)number;
@@ -170,6 +199,8 @@ static int check_args(struct run_args *args) {
     if (replay->delay_seed) return cli_usage(args->program, "--delay-seed goes with --backend host");
     if (replay->mode == RUN_FUSED) replay->mode = RUN_STAGED;
   }
+  if (replay->backend == RESHARD_NCCL && replay->inject.kind == RESHARD_INJECT_FLIP)
+    return cli_usage(args->program, "--inject RANK:flip goes with --backend host and mpi");
   if (replay->delay_seed && replay->mode != RUN_STAGED)
     return cli_usage(args->program, "--delay-seed goes with --mode staged");
   replay->guard_staging = replay->delay_seed != 0;
@@ -186,6 +217,7 @@ int run_args_parse(struct run_args *args, int argc, char **argv) {
                                           {"seed", required_argument, NULL, OPT_SEED},
                                           {"delay-seed", required_argument, NULL, OPT_DELAY},
                                           {"timeout", required_argument, NULL, OPT_TIMEOUT},
+                                          {"inject", required_argument, NULL, OPT_INJECT},
                                           {"verify", no_argument, NULL, OPT_VERIFY},
                                           {"json", no_argument, NULL, OPT_JSON},
                                           {"share", required_argument, NULL, OPT_SHARE},

@@ -122,6 +122,7 @@ static void rank_open(struct rank_thread *self) {
   config.delay_seed = replay->options.delay_seed;
   config.backend = replay->options.backend;
   config.flags = (replay->options.guard_staging ? RESHARD_GUARD : 0u) | (replay->options.verify ? RESHARD_VERIFY : 0u);
+  if (self->world_rank == replay->options.inject_rank) config.inject = replay->options.inject;
   config.cuda_library = replay->options.launch.cuda_library;
   config.nccl_library = replay->options.launch.nccl_library;
   if (replay->options.directory) {

@@ -24,6 +24,8 @@ struct run_options {
   uint64_t delay_seed;
   double timeout_seconds;
   bool guard_staging, verify;
+  struct reshard_inject inject; /* on one rank */
+  uint32_t inject_rank;
   enum reshard_backend backend; /* but for the host, this process is the one rank */
   uint32_t world_rank;
   /* nccl */

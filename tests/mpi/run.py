@@ -75,6 +75,11 @@ def right(job):
     expect(tables(done) == 1 and "right" in done.stdout and "verified" in done.stdout, "table", done)
 
 
+def injected(job):
+    done = job.run(16, "--inject", "3:fail", "--repeat", "1", "there.plan", status=1)
+    expect("was made to fail before round 0" in done.stderr, "the fault", done)
+
+
 def wrong(job):
     done = job.run(16, "--mode", "none", "there.plan", status=1)
     expect(done.stdout.count("WRONG") == 1 and done.stdout.count("was not delivered") == 1, "one table", done)
@@ -117,6 +122,7 @@ def main(mpiexec, reshard, reshardc):
         job.compile("there", TRAIN, INFER)
         job.compile("back", BACK, TRAIN)
         right(job)
+        injected(job)
         wrong(job)
         files(job)
 

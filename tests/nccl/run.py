@@ -59,6 +59,11 @@ def main(reshard, reshardc, null_device, now_device):
             done = run(*nccl, *alone, *libraries(now_device), *more, "--json", status=0)
             report = json.loads(done.stdout)
             assert report["ok"] and report["backend"] == "nccl" and report["mode"] == "staged", report
+        for fault, says in (("fail", "was made to fail before round 0"), ("die", "was made to fail"),
+                            ("no-memory", "cannot allocate"), ("stall:0:9", "was made to stall")):
+            run(*nccl, *alone, *libraries(now_device), "--timeout", "1", "--inject", f"0:{fault}",
+                status=2 if fault == "no-memory" else 1, says=says)
+        run(*nccl, *alone, *libraries(now_device), "--inject", "0:flip", status=2, says="host and mpi")
         run(*nccl, *libraries(now_device), status=0, RANK="0", WORLD_SIZE="1", LOCAL_RANK="0")
         run(*nccl, *alone, *libraries(null_device), status=1, says="infer")
         run(*nccl, *alone, *libraries("/nowhere/lib.so"), status=2, says="needs a GPU: cannot open CUDA runtime")

@@ -112,8 +112,22 @@ class Verdicts(unittest.TestCase):
         with open(GOOD, "rb") as plan:
             self.assertEqual(subprocess.run([RESHARD, "run", "-"], stdin=plan, capture_output=True).returncode, 0)
 
+    def test_injected(self):
+        late = "no rank made progress|did not arrive"
+        for fault, says, status in (("1:fail", "was made to fail before round 0", 1), ("0:no-memory", "cannot allocate", 2),
+                                    ("1:die:0", late, 1), ("1:stall:0:30", late, 1), ("9:fail", "right", 0),
+                                    ("1:stall:0:0.1", "right", 0)):
+            for mode in ("staged", "fused"):
+                code, out, err = run("--mode", mode, "--timeout", 1, "--repeat", 1, "--inject", fault)
+                self.assertEqual(code, status, (fault, out, err))
+                self.assertRegex(out + err, says)
+        for more, says in (([], "WRONG"), (["--verify"], "not what")):
+            code, out, err = run("--mode", "staged", "--repeat", 1, "--inject", "2:flip", *more)
+            self.assertEqual(code, 1, (out, err))
+            self.assertIn(says, out + err)
+
     def test_usage(self):
-        for args in (["--mode", "fast"], ["--repeat", "0"], ["--repeat", "x"], ["--nope"], ["again"],
+        for args in (["--inject", "1"], ["--inject", "1:nap"], ["--inject", "1:die:0:1x"], ["--mode", "fast"], ["--repeat", "0"], ["--repeat", "x"], ["--nope"], ["again"],
                      ["--delay-seed", "1"], ["--seed", "-1"]):
             code, out, err = run(*args)
             self.assertEqual((code, out), (2, ""), args)
