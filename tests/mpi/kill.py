@@ -21,17 +21,17 @@ def alive(pid):
         return False
 
 
-def one(mpiexec, program, when, victim):
+def one(mpiexec, program, when, victim, *more):
     with tempfile.TemporaryDirectory() as folder:
         since = time.monotonic()
-        done = subprocess.run([mpiexec, "-n", "3", program, when, str(victim), folder], capture_output=True, text=True,
+        done = subprocess.run([mpiexec, "-n", "4", program, when, str(victim), folder, *more], capture_output=True, text=True,
                               timeout=LIMIT)
         pids = [int(name) for name in os.listdir(folder)]
         while any(alive(pid) for pid in pids) and time.monotonic() < since + LIMIT:
             time.sleep(0.05)
         left = [pid for pid in pids if alive(pid)]
-    what = f"rank {victim} hung" if when == "hung" else f"rank {victim} killed {when}"
-    if len(pids) != 3:
+    what = " ".join((f"rank {victim} hung" if when == "hung" else f"rank {victim} killed {when}",) + more)
+    if len(pids) != 4:
         sys.exit(f"{what}: {len(pids)} ranks began\n{done.stderr}")
     if done.returncode == 0:
         sys.exit(f"{what}: mpiexec says 0\n{done.stdout}{done.stderr}")
@@ -45,6 +45,7 @@ def main(mpiexec, program):
     for when in ("before", "during", "after"):
         for victim in (0, 2) if when == "during" else (1,):
             one(mpiexec, program, when, victim)
+    one(mpiexec, program, "during", 1, "messages")
     version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True).stdout
     if "Open MPI" in version or "OpenRTE" in version:
         print("rank 1 hung: left out, as Open MPI 4.1's mpiexec itself crashes or hangs now and then after MPI_Abort")

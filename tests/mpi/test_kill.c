@@ -4,15 +4,16 @@
  * are told, or are killed as well; kill.py sees how the job ends. Or it hangs, for ever: the others have done what they
  * can and end in peace, with an MPI that the library has initialised.
  *
- *   test_mpi_kill before|during|after|hung VICTIM FOLDER
+ *   test_mpi_kill before|during|after|hung VICTIM FOLDER [messages]
+ *
+ * With the last word all is exchanged as messages, though the ranks could share memory.
  */
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/mpi/ranks.h"
-#include "tests/runtime/made.h"
+#include "tests/mpi/long.h"
 
 static void *die_soon(void *unused) {
   (void)unused;
@@ -32,21 +33,15 @@ int main(int argc, char **argv) {
   bool hangs = argc > 1 && strcmp(argv[1], "hung") == 0;
   if (hangs) CHECK(reshard_mpi_init(NULL, NULL, NULL) == RESHARD_OK, "init");
   ranks_init(&argc, &argv);
-  CHECK(argc == 4, "arguments");
+  CHECK(argc >= 4, "arguments");
   leave_pid(argv[3]);
   bool is_victim = ranks_self == atoi(argv[2]);
-  struct made_options options = {
-      .seed = 3, .train = 2, .infer = 1, .groups = 2, .buffers = 2, .rows = 600, .columns = 800};
-  size_t size;
-  void *bytes = made_plan(&options, &size);
-  struct stage stage;
-  struct reshard_plan *plan;
+  struct long_plan plan = long_open(0);
   struct player player;
-  stage_open(&stage, bytes, size);
-  CHECK(reshard_open_memory(bytes, size, &plan, NULL) == RESHARD_OK, "open");
-  ranks_fill(&stage, (uint32_t)ranks_self, 1);
-  ranks_player(&player, &stage, plan, (uint32_t)ranks_self, NULL);
+  ranks_fill(&plan.stage, (uint32_t)ranks_self, 1);
+  ranks_player(&player, &plan.stage, plan.plan, (uint32_t)ranks_self, NULL);
   player.config.timeout_seconds = 3;
+  if (argc > 4) player.config.flags = RESHARD_GUARD;
   player.refits = strcmp(argv[1], "after") == 0;
   play_alone(&player);
   CHECK(player.prepared == RESHARD_OK, "%s", player.fault.what);

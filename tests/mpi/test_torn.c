@@ -11,73 +11,19 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "compiler/pipeline.h"
-#include "tests/mpi/ranks.h"
+#include "tests/mpi/long.h"
 
 #define LONG_BYTES 100000 /* more than an MPI sends before it is wanted */
 
 /* Guards look at staging, so a rank that has them exchanges messages. */
 enum way { SHARED, MESSAGES, BOTH, WAYS };
 
-static struct scene {
-  void *bytes;
-  size_t size;
-  struct stage stage;
-  struct reshard_plan *plan;
-} scene;
+static struct long_plan scene;
 
 static double now(void) {
   struct timespec at;
   clock_gettime(CLOCK_MONOTONIC, &at);
   return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
-}
-
-/* Rows to columns, strided, beside rows to other rows, which go from buffer to buffer; and all of it to both inference
- * ranks, of which each passes on to the other what it received. */
-static const char train_text[] = "tensor \"w\" bf16 [512, 1024]; tensor \"v\" f32 [128, 1024];\n"
-                                 "mesh g [tp: 2]; on g { buffer \"w\"[_ @tp, _]; buffer \"v\"[_ @tp, _]; }\n";
-static const char cut_text[] = "tensor \"w\" bf16 [512, 1024]; tensor \"v\" f32 [128, 1024];\n"
-                               "mesh g [tp: 2]; on g { buffer \"w\"[_, _ @tp]; buffer \"v\"[_ @tp, _]; }\n";
-static const char copied_text[] = "tensor \"w\" bf16 [512, 1024]; tensor \"v\" f32 [128, 1024];\n"
-                                  "mesh g [dp: 2]; on g { buffer \"w\" = permute(\"w\", 1, 0); buffer \"v\"; }\n";
-static const char cluster_text[] = "reshard-cluster: 1\nlinks:\n  nvlink: {bandwidth: 450e9, latency: 2e-6}\n"
-                                   "  network: {bandwidth: 50e9, latency: 5e-6}\n  memory: {bandwidth: 3.3e12}\n"
-                                   "hosts:\n  - {names: \"t,i\", gpus: 2, nics: 2}\ntrain: t\ninfer: i\n";
-
-static bool load(void *infer, const char *path, char **text, size_t *len) {
-  *text = strdup(!strcmp(path, "train") ? train_text : !strcmp(path, "infer") ? (const char *)infer : cluster_text);
-  *len = *text ? strlen(*text) : 0;
-  return *text != NULL;
-}
-
-static void say(void *user, enum rsc_severity severity, enum rsc_code code, const char *rendered) {
-  (void)user, (void)severity, (void)code;
-  fputs(rendered, stderr);
-}
-
-static struct scene scene_of(const char *infer) {
-  struct rsc_options options = {.train_path = "train",
-                                .infer_path = "infer",
-                                .cluster_path = "cluster",
-                                .staging = 64 << 20,
-                                .chunk = 400 << 10,
-                                .max_ops = 1024,
-                                .load = load,
-                                .load_user = (void *)(uintptr_t)infer};
-  struct rsc_result result = {0};
-  struct scene made;
-  CHECK(rsc_compile(&options, say, NULL, NULL, NULL, &result) == RSC_COMPILED, "compile");
-  made.bytes = result.plan;
-  made.size = result.plan_bytes;
-  stage_open(&made.stage, made.bytes, made.size);
-  CHECK(reshard_open_memory(made.bytes, made.size, &made.plan, NULL) == RESHARD_OK, "open");
-  return made;
-}
-
-static void scene_close(struct scene *old) {
-  reshard_close(old->plan);
-  stage_close(&old->stage);
-  free(old->bytes);
 }
 
 /* The longest turn of any staged stream. */
@@ -95,7 +41,7 @@ static uint64_t longest(const struct rsp_plan *plan) {
   return most;
 }
 
-static void player_of(struct player *p, struct scene *at, enum way way, double timeout) {
+static void player_of(struct player *p, struct long_plan *at, enum way way, double timeout) {
   ranks_player(p, &at->stage, at->plan, (uint32_t)ranks_self, NULL);
   p->config.timeout_seconds = timeout;
   if (way == MESSAGES || (way == BOTH && ranks_self == 1)) p->config.flags = RESHARD_GUARD;
@@ -170,18 +116,42 @@ static void nothing_left(enum way way) {
   CHECK(entries("/proc/self/maps", true) == 0, "rank %d, way %d: rings stay", ranks_self, (int)way);
 }
 
+/* Refits of two plans at once, of which neither can end before the other has moved on. */
+static void two_at_once(enum way way) {
+  struct long_plan other = long_open(1);
+  struct player a, b;
+  player_of(&a, &scene, way, 60);
+  player_of(&b, &other, way, 60);
+  ranks_fill(&scene.stage, a.rank, 20);
+  ranks_fill(&other.stage, b.rank, 21);
+  a.hold = b.hold = 1;
+  play_alone(&a);
+  play_alone(&b);
+  CHECK(reshard_refit(a.context, NULL) == RESHARD_WRONG_STATE, "a refit during a refit");
+  enum reshard_status x = RESHARD_PENDING, y = RESHARD_PENDING;
+  while (x == RESHARD_PENDING || y == RESHARD_PENDING) {
+    if (ranks_self % 2 == 0) x = reshard_query(a.context);
+    y = reshard_query(b.context);
+    x = reshard_query(a.context);
+  }
+  CHECK(reshard_wait(a.context) == RESHARD_OK && reshard_wait(b.context) == RESHARD_OK, "%d %d", (int)x, (int)y);
+  CHECK(!stage_check(&scene.stage) && !stage_check(&other.stage), "rank %d, way %d", ranks_self, (int)way);
+  reshard_context_close(a.context);
+  reshard_context_close(b.context);
+  long_close(&other);
+}
+
 int main(int argc, char **argv) {
-  const char *infers[] = {cut_text, copied_text};
   ranks_init(&argc, &argv);
-  CHECK(ranks_count == 4, "mpiexec -n 4");
+  CHECK(ranks_count == LONG_WORLD, "mpiexec -n 4");
   for (uint32_t i = 0; i < 2; i++) {
-    scene = scene_of(infers[i]);
-    right(SHARED);
+    scene = long_open(i);
     for (enum way way = 0; way < WAYS; way++) {
       nothing_left(way);
       right(way);
+      if (i == 0 && way != BOTH) two_at_once(way);
     }
-    scene_close(&scene);
+    long_close(&scene);
   }
   MPI_Finalize();
   return 0;
