@@ -41,6 +41,9 @@ int rsc_sources_first_titled(const struct rsc_sources *sources, int file);
 const char *rsc_base_name(const char *path);
 const char *rsc_sources_text(const struct rsc_sources *sources, int file, size_t *len);
 int rsc_sources_count(const struct rsc_sources *sources);
+/* What was made of a file, for the next who reads it: lives as long as the sources. NULL: nothing yet. */
+void rsc_sources_keep(struct rsc_sources *sources, int file, const void *made);
+const void *rsc_sources_kept(const struct rsc_sources *sources, int file);
 
 /* Receives each finished message: the whole rendering ("file:line:col: error[RS0031]: ...\n" with the source
  * line, the caret and the notes), without colour. */

@@ -4,6 +4,7 @@
  */
 #include "compiler/base/intern.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -63,7 +64,7 @@ void rsc_intern_reserve(struct rsc_interner *in, size_t more) {
   if (cap > in->slots_cap) grow(in, cap);
 }
 
-const struct rsc_symbol *rsc_intern(struct rsc_interner *in, const char *text, size_t len) {
+static const struct rsc_symbol *intern(struct rsc_interner *in, const char *text, size_t len, bool kept) {
   uint64_t hash = XXH3_64bits(text, len);
   size_t i = find_slot(in, text, len, hash);
   if (in->slots[i].symbol) return in->slots[i].symbol;
@@ -72,13 +73,21 @@ const struct rsc_symbol *rsc_intern(struct rsc_interner *in, const char *text, s
     i = find_slot(in, text, len, hash);
   }
   struct rsc_symbol *s = RSC_NEW(in->arena, struct rsc_symbol);
-  s->text = rsc_arena_strdup(in->texts, text, len);
+  s->text = kept ? text : rsc_arena_strdup(in->texts, text, len);
   s->len = len;
   s->hash = hash;
   s->id = (uint32_t)in->len;
   in->slots[i] = (struct slot){hash, s};
   *RSC_PUSH(in->arena, in) = s;
   return s;
+}
+
+const struct rsc_symbol *rsc_intern(struct rsc_interner *in, const char *text, size_t len) {
+  return intern(in, text, len, false);
+}
+
+const struct rsc_symbol *rsc_intern_kept(struct rsc_interner *in, const char *text, size_t len) {
+  return intern(in, text, len, true);
 }
 
 const struct rsc_symbol *rsc_intern_find(const struct rsc_interner *in, const char *text, size_t len) {

@@ -31,6 +31,8 @@ void rsc_intern_reserve(struct rsc_interner *in, size_t more);
 
 /* The symbol of text[0, len), made if it is new. Never NULL. */
 const struct rsc_symbol *rsc_intern(struct rsc_interner *in, const char *text, size_t len);
+/* The same, but a new symbol's text is this very one, NUL-terminated, which must stay. */
+const struct rsc_symbol *rsc_intern_kept(struct rsc_interner *in, const char *text, size_t len);
 /* The same, but NULL if it is new. */
 const struct rsc_symbol *rsc_intern_find(const struct rsc_interner *in, const char *text, size_t len);
 size_t rsc_intern_count(const struct rsc_interner *in);

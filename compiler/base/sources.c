@@ -12,6 +12,7 @@ struct source {
   const char *name, *title, *text;
   size_t len;
   int first; /* of the files with this title */
+  const void *made;
 };
 
 struct rsc_sources {
@@ -66,6 +67,14 @@ const char *rsc_sources_text(const struct rsc_sources *sources, int file, size_t
   }
   *len = sources->at[file].len;
   return sources->at[file].text;
+}
+
+void rsc_sources_keep(struct rsc_sources *sources, int file, const void *made) {
+  sources->at[file].made = made;
+}
+
+const void *rsc_sources_kept(const struct rsc_sources *sources, int file) {
+  return sources->at[file].made;
 }
 
 int rsc_sources_count(const struct rsc_sources *sources) {

@@ -88,7 +88,7 @@ static const int64_t *keep_dims(struct rsc_resolver *r, const struct rsc_tensor 
 }
 
 bool rsc_declare(struct rsc_resolver *r, const struct rsc_tensor *tensor) {
-  const struct rsc_symbol *symbol = rsc_intern(r->tensor_names, tensor->name, strlen(tensor->name));
+  const struct rsc_symbol *symbol = rsc_intern_kept(r->tensor_names, tensor->name, strlen(tensor->name));
   RSC_ENSURE(r->own, &r->declared, (size_t)symbol->id + 1);
   int32_t first = r->declared.at[symbol->id];
   if (first == RSC_SPOILT) return true; /* reported */
@@ -122,7 +122,7 @@ void rsc_run_tensor(struct rsc_resolver *r, const struct rsc_ast *s) {
   struct rsc_item name;
   struct rsc_tensor t = {.span = s->kids[0]->span};
   if (!eval_label(r, s->kids[0], "tensor", &name)) return;
-  t.name = rsc_arena_strdup(r->own, name.u.str, name.len);
+  t.name = rsc_arena_strdup(r->arena, name.u.str, name.len);
   if (eval_dtype(r, s->kids[1], &t.dtype) && eval_shape(r, s->kids[2], &t))
     rsc_declare(r, &t);
   else

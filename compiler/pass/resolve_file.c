@@ -202,16 +202,57 @@ static void declare_all(struct rsc_resolver *r, const struct rsc_catalogue *cata
   }
 }
 
-/* What the layout keeps of a catalogue is copied: the rest is as large and goes at once. */
+static const struct rsc_constant *copy_constants(struct rsc_arena *arena, const struct rsc_constant *from,
+                                                 int64_t count) {
+  struct rsc_constant *to = RSC_ARRAY(arena, struct rsc_constant, count);
+  for (int64_t i = 0; i < count; i++) {
+    to[i] = from[i];
+    if (from[i].name) to[i].name = rsc_arena_strdup(arena, from[i].name, strlen(from[i].name));
+    if (from[i].string) to[i].string = rsc_arena_strdup(arena, from[i].string, strlen(from[i].string));
+    to[i].items = copy_constants(arena, from[i].items, from[i].item_count);
+  }
+  return to;
+}
+
+/* Tensors of one loop have mostly the same dimensions, in one place. */
+static const struct rsc_catalogue *copy_catalogue(struct rsc_arena *arena, const struct rsc_catalogue *from) {
+  struct rsc_catalogue *to = RSC_NEW(arena, struct rsc_catalogue);
+  struct rsc_tensor *tensors = RSC_ARRAY(arena, struct rsc_tensor, from->tensor_count);
+  for (int64_t i = 0; i < from->tensor_count; i++) {
+    const struct rsc_tensor *t = &from->tensors[i];
+    tensors[i] = *t;
+    tensors[i].name = rsc_arena_strdup(arena, t->name, strlen(t->name));
+    if (i && t->dims == t[-1].dims) {
+      tensors[i].dims = tensors[i - 1].dims;
+      continue;
+    }
+    int64_t *dims = RSC_ARRAY(arena, int64_t, t->ndim);
+    if (t->ndim) memcpy(dims, t->dims, (size_t)t->ndim * sizeof *dims);
+    tensors[i].dims = dims;
+  }
+  *to = (struct rsc_catalogue){.name = rsc_arena_strdup(arena, from->name, strlen(from->name)),
+                               .constants = copy_constants(arena, from->constants, from->constant_count),
+                               .constant_count = from->constant_count,
+                               .tensors = tensors,
+                               .tensor_count = from->tensor_count};
+  return to;
+}
+
+/* Both sides mostly have the same catalogue: it is read once, and what they need of it kept. */
 static void take_catalogue(struct rsc_resolver *r, const struct found *found) {
-  struct rsc_catalogue catalogue = {0};
-  struct rsc_arena *scratch = rsc_arena_new();
   int index = add_source(r, found->path, found->title, found->text, found->len);
-  if (rsc_catalogue_read(scratch, r->sources, r->diag, index, &catalogue))
-    declare_all(r, &catalogue);
+  if (!rsc_sources_kept(r->sources, index)) {
+    struct rsc_catalogue fresh = {0};
+    struct rsc_arena *scratch = rsc_arena_new();
+    if (rsc_catalogue_read(scratch, r->sources, r->diag, index, &fresh))
+      rsc_sources_keep(r->sources, index, copy_catalogue(r->arena, &fresh));
+    rsc_arena_free(scratch);
+  }
+  const struct rsc_catalogue *catalogue = rsc_sources_kept(r->sources, index);
+  if (catalogue)
+    declare_all(r, catalogue);
   else
     r->file_failed = true;
-  rsc_arena_free(scratch);
 }
 
 void rsc_run_model(struct rsc_resolver *r, const struct rsc_ast *s) {

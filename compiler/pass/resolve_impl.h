@@ -319,7 +319,7 @@ void rsc_run_block(struct rsc_resolver *r, const struct rsc_ast *block); /* in a
 void rsc_run_mesh(struct rsc_resolver *r, const struct rsc_ast *s);
 void rsc_run_on(struct rsc_resolver *r, const struct rsc_ast *s);
 void rsc_run_tensor(struct rsc_resolver *r, const struct rsc_ast *s);
-/* Refuses a tensor that is declared already. */
+/* Refuses a tensor that is declared already. The name must stay as long as the layout. */
 bool rsc_declare(struct rsc_resolver *r, const struct rsc_tensor *tensor);
 void rsc_run_buffer(struct rsc_resolver *r, const struct rsc_ast *s);
 void rsc_run_skip(struct rsc_resolver *r, const struct rsc_ast *s);
