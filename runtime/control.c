@@ -26,12 +26,11 @@ static const char *call_text(const struct reshard_context *context, uint32_t cal
 }
 
 static enum reshard_status all_gather(struct reshard_context *context, const void *mine, size_t bytes, void *all,
-                                      uint32_t call, struct reshard_fault *fault) {
+                                      uint32_t call, double patience, struct reshard_fault *fault) {
   const struct reshard_config *config = &context->config;
   if (!config->all_gather)
     return context->backend->all_gather(context, mine, bytes, all, call_text(context, call), fault);
-  /* A rank whose part of a refit has ended soon, well or not, waits for those that give theirs up at their timeout. */
-  double timeout = config->timeout_seconds * (call == RSR_CALL_WAIT ? 1.25 : 1);
+  double timeout = config->timeout_seconds * patience;
   int rc = config->all_gather(config->all_gather_user, mine, bytes, all, timeout);
   if (rc == 0) return RESHARD_OK;
   return rsr_fault(fault, RESHARD_TIMEOUT,
@@ -101,7 +100,7 @@ static enum reshard_status hear(struct reshard_context *context, uint32_t failed
   bool hears = status == RESHARD_OK || (is_echo(status) && !is_echo(context->words[failed].status));
   struct reshard_fault mine = *fault, lost;
   if (mine.rank == RESHARD_NO_RANK) mine.rank = context->world_rank;
-  if (all_gather(context, &mine, sizeof mine, all, call, &lost) == RESHARD_OK && hears) {
+  if (all_gather(context, &mine, sizeof mine, all, call, 1, &lost) == RESHARD_OK && hears) {
     *fault = all[failed];
     fault->what[sizeof fault->what - 1] = 0;
     char what[sizeof fault->what];
@@ -131,6 +130,13 @@ static uint32_t first_failed(const struct reshard_context *context) {
   return echo;
 }
 
+/* In timeouts. A rank whose part of a refit has ended soon, well or not, waits for those that give theirs up at their
+ * timeout; these need not wait for long. */
+static double patience_of(uint32_t call, enum reshard_status status) {
+  if (call != RSR_CALL_WAIT) return 1;
+  return status == RESHARD_TIMEOUT ? 0.25 : 1.25;
+}
+
 enum reshard_status rsr_agree(struct reshard_context *context, enum rsr_call call, const uint8_t plan_id[16],
                               enum reshard_status status, struct reshard_fault *fault) {
   const struct reshard_config *config = &context->config;
@@ -142,7 +148,8 @@ enum reshard_status rsr_agree(struct reshard_context *context, enum rsr_call cal
   memcpy(mine.plan_id, plan_id, sizeof mine.plan_id);
   if (call == RSR_CALL_CONTEXT && context->backend->kin) context->backend->kin(context, &mine.kin, &mine.can);
   struct reshard_fault lost;
-  enum reshard_status heard = all_gather(context, &mine, sizeof mine, context->words, call, &lost);
+  enum reshard_status heard =
+      all_gather(context, &mine, sizeof mine, context->words, call, patience_of(call, status), &lost);
   if (heard != RESHARD_OK) {
     context->state = RSR_BROKEN;
     if (status == RESHARD_OK) *fault = lost;

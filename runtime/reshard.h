@@ -9,7 +9,8 @@
  * same GPU (then that process has both roles). Every rank of the world takes part, with an empty program too.
  *
  * Collective calls (context, prepare, wait, swap, regroup) must be made by every rank of the world, in the same order.
- * They end on every live rank within the timeout, with an error if a rank is dead, failed, late, or made another call.
+ * They end on every live rank within the timeout (wait with a caller's all-gather: one and a quarter), with an error if
+ * a rank is dead, failed, late, or made another call.
  *
  * Threads: a plan is read-only and may be shared. One context belongs to one thread at a time; different
  * contexts are independent. With the host backend each rank's calls come from a thread of its own.
