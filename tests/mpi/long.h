@@ -6,6 +6,8 @@
 #ifndef TESTS_MPI_LONG_H
 #define TESTS_MPI_LONG_H
 
+#include <mpi.h>
+
 #include "tests/mpi/ranks.h"
 
 #define LONG_WORLD 4

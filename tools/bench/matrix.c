@@ -65,6 +65,7 @@ static int make_plan(struct bench_matrix *m) {
                                 .infer_path = "infer.layout",
                                 .cluster_path = "cluster.yaml",
                                 .staging = UINT64_C(256) << 20,
+                                .chunk = m->shape.chunk,
                                 .max_ops = 1024,
                                 .load = load,
                                 .load_user = m};

@@ -18,6 +18,7 @@ struct bench_shape {
   uint64_t rows, columns;
   uint32_t unit; /* bytes per element: 2 is bf16, 8 is f64 */
   enum bench_cut train, infer;
+  uint64_t chunk;          /* bytes that a rank moves in a round; 0: the compiler's choice */
   bool colocated, swapped; /* each process with both roles; with the inference role of the other one */
 };
 

@@ -21,6 +21,7 @@ static const char help[] =
     "reshard-bench-mpi - the mpi backend beside other ways over MPI\n\n"
     "Usage: mpiexec -n 2 reshard-bench-mpi [OPTIONS]      MPI_Alltoallw, and pdgemr2d where it is built in\n"
     "       mpiexec -n 8 reshard-bench-mpi [OPTIONS]      gather and broadcast; any even number from 8 on\n\n"
+    "  --chunk BYTES   that a rank moves in a round, as for reshardc\n"
     "  --only WORD     rows whose name holds the word\n"
     "  --repeat N      runs of each method, in turn (default 9); medians are printed\n"
     "  --size BYTES    of a matrix (default 128MiB)\n"
@@ -32,7 +33,7 @@ static const char help[] =
 struct args {
   const char *only;
   uint32_t repeat;
-  uint64_t size;
+  uint64_t size, chunk;
 };
 
 struct bench_row {
@@ -98,14 +99,16 @@ static void print_row(const struct bench_row *row, const struct bench_matrix *ma
   fflush(stdout);
 }
 
-static int measure(const struct bench_row *row, uint32_t repeat, int rank) {
+static int measure(const struct bench_row *row, const struct args *args, int rank) {
   struct bench_matrix matrix;
+  struct bench_shape shape = row->shape;
   double seconds[2];
-  int status = bench_matrix_open(&matrix, &row->shape);
+  shape.chunk = args->chunk;
+  int status = bench_matrix_open(&matrix, &shape);
   if (status) return status;
   void *own = row->rival->open(&matrix);
   if (!own) return cli_trouble(PROGRAM, "%s: cannot begin", row->rival->name);
-  status = take_turns(row, &matrix, own, repeat, seconds);
+  status = take_turns(row, &matrix, own, args->repeat, seconds);
   if (!status && rank == 0) print_row(row, &matrix, seconds);
   row->rival->close(own);
   bench_matrix_close(&matrix);
@@ -119,7 +122,7 @@ static int measure_all(const struct bench_row *rows, size_t count, const struct 
     if (!rows[i].rival || (args->only && !strstr(rows[i].name, args->only))) continue;
     if (rank == 0 && rows[i].rival != last) print_head(rows[i].rival);
     last = rows[i].rival;
-    status = measure(&rows[i], args->repeat, rank);
+    status = measure(&rows[i], args, rank);
   }
   return status;
 }
@@ -161,16 +164,18 @@ static int run_many(const struct args *args, int rank) {
 }
 
 static int parse(struct args *args, int argc, char **argv) {
-  static const struct option options[] = {{"only", required_argument, NULL, 'o'},
-                                          {"repeat", required_argument, NULL, 'r'},
-                                          {"size", required_argument, NULL, 's'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+  static const struct option options[] = {
+      {"chunk", required_argument, NULL, 'c'},  {"only", required_argument, NULL, 'o'},
+      {"repeat", required_argument, NULL, 'r'}, {"size", required_argument, NULL, 's'},
+      {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
   int64_t number;
   for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
     switch (option) {
     case 'h':
       return -1;
+    case 'c':
+      if (!cli_parse_size(optarg, &args->chunk)) return cli_usage(PROGRAM, "--chunk takes bytes, such as 64MiB");
+      break;
     case 'o':
       args->only = optarg;
       break;
