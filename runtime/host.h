@@ -110,6 +110,7 @@ struct rsr_host {
   uint64_t random;        /* state of the seeded delays; 0: none */
   /* fused */
   struct rsr_ops ops;
+  uint64_t moves;                /* wire bytes that come to this rank */
   uint32_t *senders, *receivers; /* peers, without this rank */
   uint64_t sender_count, receiver_count;
 };

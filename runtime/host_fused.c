@@ -96,8 +96,19 @@ static bool find_receivers(struct reshard_context *context) {
   return good;
 }
 
+/* Wire bytes that come to this rank. */
+static uint64_t moved_by(const struct rsp_program *program) {
+  uint64_t bytes = 0;
+  for (uint64_t s = 0; s < program->slice->streams.count; s++) {
+    const struct rsp_stream *stream = &program->streams[s];
+    if (stream->dir == RSP_DIR_IN || stream->dir == RSP_DIR_SELF_DST) bytes += stream->bytes;
+  }
+  return bytes;
+}
+
 enum reshard_status rsr_fused_prepare(struct reshard_context *context, struct reshard_fault *fault) {
   if (context->config.inject.kind == RESHARD_INJECT_NO_MEMORY) return rsr_no_memory(fault, "copies", 0);
+  rsr_host_of(context)->moves = moved_by(&context->slice.program);
   return RESHARD_OK;
 }
 
@@ -153,12 +164,7 @@ static enum reshard_status join_stream(struct reshard_context *context, const st
 static uint64_t moved_by_all(const struct reshard_host_group *group) {
   uint64_t bytes = 0;
   for (uint32_t r = 0; r < group->world; r++) {
-    if (!group->stations[r].member) continue;
-    const struct rsp_program *program = &group->stations[r].member->slice.program;
-    for (uint64_t s = 0; s < program->slice->streams.count; s++) {
-      const struct rsp_stream *stream = &program->streams[s];
-      if (stream->dir == RSP_DIR_IN || stream->dir == RSP_DIR_SELF_DST) bytes += stream->bytes;
-    }
+    if (group->stations[r].member) bytes += rsr_host_of(group->stations[r].member)->moves;
   }
   return bytes;
 }

@@ -135,14 +135,60 @@ bool rsr_ops_add(struct rsr_ops *ops, struct rsr_nest *nest) {
   return add_pieces(ops, nest, 0, conv);
 }
 
-static int by_destination(const void *a, const void *b) {
-  const struct rsr_op *x = a, *y = b;
-  return x->dst < y->dst ? -1 : x->dst > y->dst;
+struct key {
+  uint64_t dst, row;
+};
+
+#define DIGIT_BITS 11u
+#define DIGITS (1u << DIGIT_BITS)
+
+/* By digits of dst, the lowest first; no dst is more than `most`. The sorted ones are in one of the two arrays. */
+static struct key *sort_keys(struct key *from, struct key *to, uint64_t count, uint64_t most) {
+  for (uint32_t shift = 0; shift < 64 && most >> shift != 0; shift += DIGIT_BITS) {
+    uint64_t at[DIGITS] = {0}, before = 0;
+    for (uint64_t i = 0; i < count; i++) at[from[i].dst >> shift & (DIGITS - 1)]++;
+    for (uint32_t d = 0; d < DIGITS; d++) {
+      uint64_t has = at[d];
+      at[d] = before;
+      before += has;
+    }
+    for (uint64_t i = 0; i < count; i++) to[at[from[i].dst >> shift & (DIGITS - 1)]++] = from[i];
+    struct key *swap = from;
+    from = to;
+    to = swap;
+  }
+  return from;
+}
+
+/* By destination. Rows are many, and moved once only. */
+static bool sort_rows(struct rsr_ops *ops) {
+  struct key *keys = malloc(2 * ops->count * sizeof *keys);
+  struct rsr_op *sorted = malloc(ops->count * sizeof *sorted);
+  uint64_t least = UINT64_MAX, most = 0;
+  if (!keys || !sorted) {
+    free(keys);
+    free(sorted);
+    return false;
+  }
+  for (uint64_t i = 0; i < ops->count; i++) {
+    uint64_t dst = (uint64_t)(uintptr_t)ops->rows[i].dst;
+    keys[i] = (struct key){dst, i};
+    if (dst < least) least = dst;
+    if (dst > most) most = dst;
+  }
+  for (uint64_t i = 0; i < ops->count; i++) keys[i].dst -= least;
+  const struct key *in_order = sort_keys(keys, keys + ops->count, ops->count, most - least);
+  for (uint64_t i = 0; i < ops->count; i++) sorted[i] = ops->rows[in_order[i].row];
+  free(keys);
+  free(ops->rows);
+  ops->rows = sorted;
+  ops->room = ops->count;
+  return true;
 }
 
 bool rsr_ops_close(struct rsr_ops *ops) {
   if (ops->count == 0) return true;
-  qsort(ops->rows, ops->count, sizeof *ops->rows, by_destination);
+  if (!sort_rows(ops)) return false;
   ops->chunks = malloc((ops->count + 1) * sizeof *ops->chunks);
   if (!ops->chunks) return false;
   uint64_t bytes = PIECE_BYTES;
