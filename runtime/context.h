@@ -91,8 +91,7 @@ struct rsr_word {
 enum reshard_status rsr_agree(struct reshard_context *context, enum rsr_call call, const uint8_t plan_id[16],
                               enum reshard_status status, struct reshard_fault *fault);
 
-/* ---- context.c, for regroup.c -------------------------------------------------------------------------------------
- */
+/* ---- context.c, for regroup.c ------------------------------------------------------------------------------------ */
 
 /* Checks and completes a caller's config; `call` is for words. */
 enum reshard_status rsr_take_config(struct reshard_config *to, const struct reshard_config *from, const char *call,

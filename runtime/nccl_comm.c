@@ -43,8 +43,7 @@ void rsr_comm_kin(struct reshard_context *context, struct rsr_kin *kin, uint32_t
     *can |= IS_SOUND;
 }
 
-/* ---- the course ---------------------------------------------------------------------------------------------------
- */
+/* ---- the course -------------------------------------------------------------------------------------------------- */
 
 /* Of all ranks, and of those that come from the old communicator, whose first is *kin; false: there are several. */
 static bool survey(const struct reshard_context *context, struct rsr_kin *kin, uint32_t *all_can, uint32_t *kin_can,
@@ -108,8 +107,7 @@ static enum reshard_status set_course(const struct reshard_context *context, str
   return RESHARD_OK;
 }
 
-/* ---- an id --------------------------------------------------------------------------------------------------------
- */
+/* ---- an id ------------------------------------------------------------------------------------------------------- */
 
 /* Every rank hears from the root the id, and from all whether they come: no rank waits in NCCL for one that never
  * does. */
@@ -143,8 +141,7 @@ static uint64_t mix(uint64_t hash, const void *from, size_t bytes) {
   return (hash ^ (hash >> 29)) | 1;
 }
 
-/* ---- from one to the next -----------------------------------------------------------------------------------------
- */
+/* ---- from one to the next ---------------------------------------------------------------------------------------- */
 
 enum reshard_status rsr_comm_end(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_device *device = rsr_device_of(context);

@@ -109,8 +109,7 @@ static enum reshard_status issue(struct reshard_context *context, enum rsr_lane 
   }
 }
 
-/* ---- injected -----------------------------------------------------------------------------------------------------
- */
+/* ---- injected ---------------------------------------------------------------------------------------------------- */
 
 static bool injects(const struct reshard_context *context) {
   enum reshard_inject_kind kind = context->config.inject.kind;

@@ -8,8 +8,7 @@
 
 #include "runtime/context.h"
 
-/* ---- addresses ----------------------------------------------------------------------------------------------------
- */
+/* ---- addresses --------------------------------------------------------------------------------------------------- */
 
 static void carry_addresses(struct rsr_slice *to, const struct rsr_slice *from) {
   for (uint64_t row = 0; row < to->program.slice->buffers.count; row++) {
@@ -32,8 +31,7 @@ static void change_slice(struct reshard_context *context, const struct rsr_slice
   context->captured = false;
 }
 
-/* ---- the same world -----------------------------------------------------------------------------------------------
- */
+/* ---- the same world ---------------------------------------------------------------------------------------------- */
 
 enum reshard_status reshard_swap(struct reshard_context *context, struct reshard_plan *plan) {
   if (!context || !plan) return RESHARD_INVALID_ARGUMENT;
@@ -57,8 +55,7 @@ enum reshard_status reshard_swap(struct reshard_context *context, struct reshard
   return RESHARD_OK;
 }
 
-/* ---- another world ------------------------------------------------------------------------------------------------
- */
+/* ---- another world ----------------------------------------------------------------------------------------------- */
 
 /* What of a context belongs to its place in a world. */
 struct place {
