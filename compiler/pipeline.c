@@ -203,7 +203,7 @@ static bool resolve(struct compile *c, const struct rsc_layout **layout) {
   for (int s = 0; s < 2; s++) {
     if (!layout[s]) continue;
     if (!layout[s]->partial && dumps(c, "layout")) rsc_layout_print(layout[s], c->o->dump_file);
-    if (!whole && strcmp(stop, "resolve") != 0) rsc_place(c->arena, c->diag, layout[s]);
+    if (!whole && strcmp(stop, "resolve") != 0) rsc_place(c->arena, c->diag, layout[s], RSC_PIECES_MAX);
   }
   return passed(c, "resolve", whole);
 }
@@ -217,7 +217,7 @@ static bool compile(struct compile *c) {
   if (!resolve(c, layout)) return c->stopped;
 
   const struct rsc_placement *placed[2];
-  for (int s = 0; s < 2; s++) placed[s] = rsc_place(c->arena, c->diag, layout[s]);
+  for (int s = 0; s < 2; s++) placed[s] = rsc_place(c->arena, c->diag, layout[s], RSC_PIECES_MAX);
   for (int s = 0; s < 2; s++) {
     if (placed[s] && dumps(c, "placement")) rsc_placement_print(placed[s], o->dump_file);
     if (placed[s]) count_placement(stats, placed[s]);
@@ -225,13 +225,13 @@ static bool compile(struct compile *c) {
   rsc_arena_reset(c->values);
   if (!passed(c, "place", placed[0] && placed[1])) return c->stopped;
 
-  const struct rsc_pairs *pairs = rsc_pair(c->arena, c->diag, placed[0], placed[1], &intersections);
+  const struct rsc_pairs *pairs = rsc_pair(c->arena, c->diag, placed[0], placed[1], RSC_PIECES_MAX, &intersections);
   if (pairs) snprintf(c->result->forgotten, sizeof c->result->forgotten, "%s", pairs->forgotten);
   if (!passed(c, "pair", pairs)) return c->stopped;
 
-  const struct rsc_flows *flows = rsc_intersect(c->arena, pairs, DIRECT_MIN, o->seed_bug);
-  if (dumps(c, "flows")) rsc_flows_print(flows, o->dump_file);
-  if (!passed(c, "intersect", !nothing(c, pairs, flows))) return c->stopped;
+  const struct rsc_flows *flows = rsc_intersect(c->arena, c->diag, pairs, RSC_PIECES_MAX, DIRECT_MIN, o->seed_bug);
+  if (flows && dumps(c, "flows")) rsc_flows_print(flows, o->dump_file);
+  if (!passed(c, "intersect", flows && !nothing(c, pairs, flows))) return c->stopped;
 
   struct rsc_cluster cluster;
   int cluster_file;

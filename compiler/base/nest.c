@@ -162,7 +162,8 @@ static int64_t gcd(int64_t a, int64_t b) {
   return a;
 }
 
-void rsc_nest_factor(struct rsc_arena *arena, const struct rsc_nest *n, int f, int64_t block, struct rsc_nests *out) {
+void rsc_nest_factor(struct rsc_arena *arena, const struct rsc_nest *n, int f, int64_t block, struct rsc_budget *budget,
+                     struct rsc_nests *out) {
   int32_t i = n->frozen;
   while (i < n->loop_count && rsc_nest_step(n, i, f) % block == 0) i++;
   if (rsc_floormod(n->base[f], block) + extent_from(n, i, f) < block) {
@@ -173,23 +174,26 @@ void rsc_nest_factor(struct rsc_arena *arena, const struct rsc_nest *n, int f, i
   int64_t step = rsc_nest_step(n, i, f), count = rsc_nest_count(n, i);
   if (step < block && block % step == 0) {
     if (rsc_floormod(n->base[f], step) + extent_from(n, i + 1, f) < step) {
+      size_t before = out->len;
       factor_dividing(arena, n, f, block, i, out);
+      budget->left -= (int64_t)(out->len - before) - 1;
       return;
     }
     struct rsc_nests inner = {0};
     struct rsc_nest m = *n;
     m.frozen = i + 1;
-    rsc_nest_factor(arena, &m, f, step, &inner);
-    for (size_t k = 0; k < inner.len; k++) {
+    rsc_nest_factor(arena, &m, f, step, budget, &inner);
+    for (size_t k = 0; k < inner.len && !rsc_budget_spent(budget); k++) {
       inner.at[k].frozen = n->frozen;
-      rsc_nest_factor(arena, &inner.at[k], f, block, out);
+      rsc_nest_factor(arena, &inner.at[k], f, block, budget, out);
     }
     return;
   }
   int64_t period = block / gcd(step, block);
-  for (int64_t k = 0; k < period && k < count; k++) {
+  for (int64_t k = 0; k < period && k < count && !rsc_budget_spent(budget); k++) {
     struct rsc_nest m = with_range(arena, n, i, k, rsc_ceildiv(count - k, period), period, 0);
-    rsc_nest_factor(arena, &m, f, block, out);
+    budget->left -= k > 0;
+    rsc_nest_factor(arena, &m, f, block, budget, out);
   }
 }
 
@@ -252,12 +256,14 @@ struct split {
   struct rsc_arena *arena;
   const struct rsc_nest *q;
   int g;
+  struct rsc_budget *budget;
   struct rsc_nests *in, *out;
 };
 
 /* Hands a finished part over: the working functional becomes the tensor's again. */
 static void finish(struct split *s, struct rsc_nest n, bool inside) {
   struct rsc_nests *to = inside ? s->in : s->out;
+  s->budget->left--;
   if (!to) return;
   n = copy_with_room(s->arena, &n, 0);
   n.base[RSC_F_WORK] = n.base[RSC_F_TENSOR];
@@ -278,8 +284,8 @@ static void split_level(struct split *s, const struct rsc_nest *p, int32_t j) {
   int64_t step = last ? 1 : rsc_nest_step(q, j, RSC_F_TENSOR), count = last ? 1 : rsc_nest_count(q, j);
   int64_t pos_step = last ? 0 : rsc_nest_step(q, j, RSC_F_POS);
   struct rsc_nests factored = {0};
-  rsc_nest_factor(s->arena, p, RSC_F_WORK, step, &factored);
-  for (size_t k = 0; k < factored.len; k++) {
+  rsc_nest_factor(s->arena, p, RSC_F_WORK, step, s->budget, &factored);
+  for (size_t k = 0; k < factored.len && !rsc_budget_spent(s->budget); k++) {
     struct rsc_nests in = {0}, out = {0};
     rsc_nest_clip(s->arena, &factored.at[k], RSC_F_WORK, 0, count * step, &in, &out);
     for (size_t i = 0; i < out.len; i++) finish(s, out.at[i], false);
@@ -303,8 +309,8 @@ static void split_level(struct split *s, const struct rsc_nest *p, int32_t j) {
 }
 
 void rsc_nest_split(struct rsc_arena *arena, const struct rsc_nest *p, const struct rsc_nest *q, int g,
-                    struct rsc_nests *in, struct rsc_nests *out) {
-  struct split s = {arena, q, g, in, out};
+                    struct rsc_budget *budget, struct rsc_nests *in, struct rsc_nests *out) {
+  struct split s = {arena, q, g, budget, in, out};
   struct rsc_nest m = copy_with_room(arena, p, 0);
   m.frozen = 0;
   m.base[RSC_F_WORK] = m.base[RSC_F_TENSOR] - q->base[RSC_F_TENSOR];

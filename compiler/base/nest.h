@@ -36,6 +36,20 @@ struct rsc_nests {
   RSC_VEC(struct rsc_nest);
 };
 
+/* How many nests operations may still make. Loops whose steps do not divide one another leave as many as the product
+ * of their periods: an operation that has spent all ends early, with `left` below zero and results of no use. */
+struct rsc_budget {
+  int64_t left;
+};
+/* Of one class of buffers over all its coordinates, and of the overlaps of one tensor's places: making as many takes
+ * about a second and less than 1 GiB. */
+enum { RSC_PIECES_MAX = 1 << 19 };
+/* Nests that can be passed over for the price of making one. */
+enum { RSC_LOOKS_PER_PIECE = 64 };
+static inline bool rsc_budget_spent(const struct rsc_budget *budget) {
+  return budget->left < 0;
+}
+
 static inline int64_t *rsc_nest_loop(const struct rsc_nest *n, int32_t i) {
   return n->loops + (int64_t)i * (1 + n->width);
 }
@@ -62,8 +76,9 @@ bool rsc_nest_equal(const struct rsc_nest *a, const struct rsc_nest *b);
 
 /* Splits a nest so that in each result every active loop either steps by a multiple of `block` in f or stays, with
  * all such loops together, inside one block. Results are appended. At most block / gcd(step, block) results per loop
- * that does not divide. */
-void rsc_nest_factor(struct rsc_arena *arena, const struct rsc_nest *nest, int f, int64_t block, struct rsc_nests *out);
+ * that does not divide; those beyond the first are paid for. */
+void rsc_nest_factor(struct rsc_arena *arena, const struct rsc_nest *nest, int f, int64_t block,
+                     struct rsc_budget *budget, struct rsc_nests *out);
 
 /* For a factored nest: freezes the loops that step by multiples of `block`, leaves base[f] in [0, block) and returns
  * the quotient that was taken out of it. *first_new is the index of the first loop frozen now. */
@@ -75,9 +90,9 @@ void rsc_nest_clip(struct rsc_arena *arena, const struct rsc_nest *nest, int f, 
 
 /* Splits `p` by the tensor elements of `q` (width >= 3: q's position is its RSC_F_POS): what both hold goes to `in`,
  * with functional `g` (< p's width) set to q's position; the rest goes to `out` with g zero. Results are normalised by
- * RSC_F_TENSOR. */
+ * RSC_F_TENSOR; all results are paid for. */
 void rsc_nest_split(struct rsc_arena *arena, const struct rsc_nest *p, const struct rsc_nest *q, int g,
-                    struct rsc_nests *in, struct rsc_nests *out);
+                    struct rsc_budget *budget, struct rsc_nests *in, struct rsc_nests *out);
 
 #ifdef __cplusplus
 }

@@ -20,6 +20,7 @@ struct lack {
 
 struct coverage {
   struct lack missing, unwanted, twice;
+  bool spent; /* too many pieces: the rest is not known */
 };
 
 struct coverages {
@@ -30,7 +31,8 @@ struct cover {
   struct rsc_arena *scratch;
   struct rsc_diag *diag;
   const struct rsc_pairs *pairs;
-  int64_t *intersections;
+  int64_t pieces, *intersections;
+  struct rsc_budget budget; /* of the tensor at hand */
 };
 
 static const struct rsc_family *family_of(const struct cover *c, enum rsc_side side, struct rsc_mention m) {
@@ -49,11 +51,12 @@ struct remains {
 /* parts := parts minus shape; what was taken goes to `taken` if that is not NULL. */
 static void subtract(struct cover *c, struct rsc_arena *temp, struct remains *r, const struct rsc_shape *shape,
                      struct rsc_nests *taken) {
-  for (size_t q = 0; q < shape->nests.len; q++) {
+  for (size_t q = 0; q < shape->nests.len && !rsc_budget_spent(&c->budget); q++) {
     const struct rsc_nest *nest = &shape->nests.at[q];
+    c->budget.left -= (int64_t)r->parts.len / RSC_LOOKS_PER_PIECE;
     int64_t lo = nest->base[RSC_F_TENSOR], hi = lo + rsc_nest_extent(nest, RSC_F_TENSOR);
     r->rest.len = 0;
-    for (size_t i = 0; i < r->parts.len; i++) {
+    for (size_t i = 0; i < r->parts.len && !rsc_budget_spent(&c->budget); i++) {
       const struct rsc_nest *part = &r->parts.at[i];
       int64_t part_lo = part->base[RSC_F_TENSOR], part_hi = part_lo + rsc_nest_extent(part, RSC_F_TENSOR);
       if (part_hi < lo || part_lo > hi) {
@@ -61,7 +64,7 @@ static void subtract(struct cover *c, struct rsc_arena *temp, struct remains *r,
         continue;
       }
       ++*c->intersections;
-      rsc_nest_split(temp, part, nest, 3, taken, &r->rest);
+      rsc_nest_split(temp, part, nest, 3, &c->budget, taken, &r->rest);
     }
     struct rsc_nests left = r->rest;
     r->rest = r->parts;
@@ -235,7 +238,7 @@ static void report_twice(struct cover *c, const struct rsc_paired_tensor *t, con
 
 /* A statement in a loop is reported once: with the first tensor that it fails for, and the names of some others. */
 struct failing {
-  enum { MISSING, UNWANTED, TWICE } kind;
+  enum { MISSING, UNWANTED, TWICE, SPENT } kind;
   const struct rsc_paired_tensor *tensor; /* the first */
   const struct lack *lack;
   int64_t more;
@@ -249,7 +252,9 @@ struct failures {
 
 static void add_failing(struct cover *c, struct failures *list, struct failing f) {
   enum rsc_side side = f.kind == MISSING ? RSC_INFER : RSC_TRAIN;
-  int32_t mention = f.kind == TWICE ? f.lack->other : f.lack->mention;
+  int32_t mention = f.kind == TWICE   ? f.lack->other
+                    : f.kind == SPENT ? rsc_most_pieces(c->pairs, f.tensor, side)
+                                      : f.lack->mention;
   struct rsc_span span = span_of(c, f.tensor->by_side[side].at[mention]);
   int64_t key[4] = {f.kind, span.file, span.line, span.col};
   bool fresh;
@@ -276,7 +281,9 @@ static void note_more(struct cover *c, const struct failing *f) {
 }
 
 static void report(struct cover *c, const struct failing *f) {
-  if (f->kind == TWICE)
+  if (f->kind == SPENT)
+    rsc_overlap_spent(c->diag, c->pairs, f->tensor);
+  else if (f->kind == TWICE)
     report_twice(c, f->tensor, f->lack);
   else
     report_lack(c, f->tensor, f->kind == MISSING ? RSC_INFER : RSC_TRAIN, f->lack);
@@ -284,15 +291,17 @@ static void report(struct cover *c, const struct failing *f) {
 }
 
 static const struct coverage *find_coverage(struct cover *c, const struct rsc_paired_tensor *t) {
-  struct coverage *result = RSC_NEW(c->scratch, struct coverage);
+  struct coverage *result = RSC_NEW(c->scratch, struct coverage), spent = {.spent = true};
+  c->budget = rsc_overlap_budget(c->pairs, t, c->pieces);
   find_lack(c, t, RSC_INFER, &result->missing);
   find_lack(c, t, RSC_TRAIN, &result->unwanted);
   find_twice(c, t, &result->twice);
+  if (rsc_budget_spent(&c->budget)) *result = spent;
   return result;
 }
 
-void rsc_check_coverage(struct rsc_diag *diag, const struct rsc_pairs *pairs, int64_t *intersections) {
-  struct cover c = {rsc_arena_new(), diag, pairs, intersections};
+void rsc_check_coverage(struct rsc_diag *diag, const struct rsc_pairs *pairs, int64_t pieces, int64_t *intersections) {
+  struct cover c = {rsc_arena_new(), diag, pairs, pieces, intersections, {0}};
   struct rsc_keys *keys = rsc_keys_new(c.scratch);
   struct coverages known = {0};
   struct failures failures = {.keys = rsc_keys_new(c.scratch)};
@@ -311,6 +320,7 @@ void rsc_check_coverage(struct rsc_diag *diag, const struct rsc_pairs *pairs, in
     int32_t id = rsc_keys_id(keys, key.at, key.len, &fresh);
     if (fresh) *RSC_PUSH(c.scratch, &known) = find_coverage(&c, t);
     const struct coverage *found = known.at[id];
+    if (found->spent) add_failing(&c, &failures, (struct failing){.kind = SPENT, .tensor = t});
     if (found->missing.elems && !t->skip_train)
       add_failing(&c, &failures, (struct failing){.kind = MISSING, .tensor = t, .lack = &found->missing});
     if (found->unwanted.elems && !t->skip_infer)

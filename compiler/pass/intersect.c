@@ -11,6 +11,7 @@
 
 #include "compiler/base/keys.h"
 #include "compiler/base/seed.h"
+#include "compiler/pass/pair.h"
 #include "plans/format.h"
 
 /* Stamps of one template among the same ranks with the same conversions. */
@@ -60,8 +61,9 @@ struct bindings {
 
 struct intersector {
   struct rsc_arena *arena, *scratch;
+  struct rsc_diag *diag;
   const struct rsc_pairs *pairs;
-  int64_t direct_min;
+  int64_t pieces, direct_min;
   uint64_t seed_bug;
   struct rsc_keys *set_keys, *binding_keys, *bucket_keys, *group_keys;
   struct slot_kinds *kinds[2]; /* per side and class */
@@ -75,6 +77,7 @@ struct intersector {
   } series;
   struct rsc_folder *folder;
   struct rsc_flows *flows;
+  bool spent; /* the templates of some tensor were too many */
   struct rsc_key key;
   struct {
     RSC_VEC(int32_t);
@@ -117,7 +120,15 @@ static int32_t template_set(struct intersector *x, const struct rsc_paired_tenso
   }
   bool fresh;
   int32_t id = rsc_keys_id(x->set_keys, x->key.at, x->key.len, &fresh);
-  if (fresh) *RSC_PUSH(x->scratch, &x->sets) = rsc_overlap(x->scratch, &f, &x->flows->intersections);
+  if (!fresh) return id;
+  struct rsc_budget budget = rsc_overlap_budget(x->pairs, t, x->pieces);
+  struct rsc_templates templates = rsc_overlap(x->scratch, &f, &budget, &x->flows->intersections);
+  if (rsc_budget_spent(&budget)) {
+    rsc_overlap_spent(x->diag, x->pairs, t);
+    x->spent = true;
+    templates.len = 0;
+  }
+  *RSC_PUSH(x->scratch, &x->sets) = templates;
   return id;
 }
 
@@ -364,10 +375,11 @@ static void finish_group(struct intersector *x, struct open_group *open, struct 
   x->flows->desc_count += (int64_t)out->descs.len;
 }
 
-const struct rsc_flows *rsc_intersect(struct rsc_arena *arena, const struct rsc_pairs *pairs, int64_t direct_min,
-                                      uint64_t seed_bug) {
+const struct rsc_flows *rsc_intersect(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_pairs *pairs,
+                                      int64_t pieces, int64_t direct_min, uint64_t seed_bug) {
   struct rsc_arena *scratch = rsc_arena_new();
-  struct intersector x = {.arena = arena, .scratch = scratch, .pairs = pairs, .direct_min = direct_min};
+  struct intersector x = {.arena = arena, .scratch = scratch, .diag = diag, .pairs = pairs, .pieces = pieces};
+  x.direct_min = direct_min;
   x.seed_bug = seed_bug;
   x.set_keys = rsc_keys_new(scratch);
   x.binding_keys = rsc_keys_new(scratch);
@@ -385,5 +397,5 @@ const struct rsc_flows *rsc_intersect(struct rsc_arena *arena, const struct rsc_
   x.flows->group_count = (int32_t)x.groups.len;
   rsc_folder_end(x.folder);
   rsc_arena_free(scratch);
-  return x.flows;
+  return x.spent ? NULL : x.flows;
 }

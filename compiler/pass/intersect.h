@@ -9,13 +9,15 @@
 #ifndef RSC_PASS_INTERSECT_H
 #define RSC_PASS_INTERSECT_H
 
+#include "compiler/base/diag.h"
 #include "compiler/ir/flows.h"
 #include "compiler/ir/pairs.h"
 
-/* `direct_min`: bytes from which a run that is contiguous at both ends moves without staging. Never fails: pair has
- * proved coverage. `seed_bug`: see compiler/base/seed.h. */
-const struct rsc_flows *rsc_intersect(struct rsc_arena *arena, const struct rsc_pairs *pairs, int64_t direct_min,
-                                      uint64_t seed_bug);
+/* `direct_min`: bytes from which a run that is contiguous at both ends moves without staging. `pieces`: how many
+ * templates a tensor may have (see pair.h); where there are more, it says so and returns NULL. `seed_bug`: see
+ * compiler/base/seed.h. */
+const struct rsc_flows *rsc_intersect(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_pairs *pairs,
+                                      int64_t pieces, int64_t direct_min, uint64_t seed_bug);
 
 /* The same flows with nothing direct: groups that differ in that only become one. */
 const struct rsc_flows *rsc_flows_packed(struct rsc_arena *arena, const struct rsc_flows *flows);
@@ -52,8 +54,9 @@ struct rsc_meeting_families {
   int32_t counts[2];
 };
 
+/* Of no use if the budget is spent. */
 struct rsc_templates rsc_overlap(struct rsc_arena *arena, const struct rsc_meeting_families *families,
-                                 int64_t *intersections);
+                                 struct rsc_budget *budget, int64_t *intersections);
 
 /* ---- series.c ---- */
 

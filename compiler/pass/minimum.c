@@ -40,6 +40,7 @@ static struct domains find_domains(struct minimum *m, enum rsc_side side, const 
 /* parts := parts minus shape; `rest` is kept for its memory. */
 static void subtract(struct minimum *m, struct rsc_nests *parts, struct rsc_nests *rest,
                      const struct rsc_shape *shape) {
+  struct rsc_budget unbounded = {INT64_MAX}; /* intersect has been through these within its own */
   for (size_t q = 0; q < shape->nests.len; q++) {
     rest->len = 0;
     int64_t lo = shape->nests.at[q].base[RSC_F_TENSOR];
@@ -51,7 +52,7 @@ static void subtract(struct minimum *m, struct rsc_nests *parts, struct rsc_nest
         continue;
       }
       ++*m->intersections;
-      rsc_nest_split(m->parts, &parts->at[i], &shape->nests.at[q], 3, NULL, rest);
+      rsc_nest_split(m->parts, &parts->at[i], &shape->nests.at[q], 3, &unbounded, NULL, rest);
     }
     struct rsc_nests left = *rest;
     *rest = *parts;

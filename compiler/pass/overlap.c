@@ -22,6 +22,7 @@ struct parts {
 struct overlap {
   struct rsc_arena *scratch;
   int64_t *intersections;
+  struct rsc_budget *budget;
   struct parts parts, open, done, fresh, rest;
   struct rsc_nests left, still_left;
 };
@@ -48,7 +49,8 @@ static struct part with_end(struct overlap *o, const struct part *p, struct rsc_
 /* Splits every open part by one nest of an end: what meets it gains the end and is done; the rest stays open. */
 static void meet(struct overlap *o, const struct rsc_nest *q, struct rsc_meeting end) {
   o->rest.len = 0;
-  for (size_t i = 0; i < o->open.len; i++) {
+  o->budget->left -= (int64_t)o->open.len / RSC_LOOKS_PER_PIECE;
+  for (size_t i = 0; i < o->open.len && !rsc_budget_spent(o->budget); i++) {
     const struct part *p = &o->open.at[i];
     if (apart(&p->nest, q)) {
       *RSC_PUSH(o->scratch, &o->rest) = *p;
@@ -58,7 +60,7 @@ static void meet(struct overlap *o, const struct rsc_nest *q, struct rsc_meeting
     int32_t width = 2 + p->end_count;
     struct rsc_nest wide = rsc_nest_copy(o->scratch, &p->nest, width + 1);
     ++*o->intersections;
-    rsc_nest_split(o->scratch, &wide, q, width, &in, &out);
+    rsc_nest_split(o->scratch, &wide, q, width, o->budget, &in, &out);
     for (size_t k = 0; k < out.len; k++) {
       struct part same = *p;
       same.nest = rsc_nest_copy(o->scratch, &out.at[k], width);
@@ -73,8 +75,9 @@ static void meet(struct overlap *o, const struct rsc_nest *q, struct rsc_meeting
 static void add_rest(struct overlap *o, const struct rsc_nest *q, struct rsc_meeting end) {
   o->left.len = 0;
   *RSC_PUSH(o->scratch, &o->left) = rsc_nest_copy(o->scratch, q, 4);
-  for (size_t i = 0; i < o->open.len && o->left.len; i++) {
+  for (size_t i = 0; i < o->open.len && o->left.len && !rsc_budget_spent(o->budget); i++) {
     const struct rsc_nest *p = &o->open.at[i].nest;
+    o->budget->left -= (int64_t)(o->left.len + i % RSC_LOOKS_PER_PIECE) / RSC_LOOKS_PER_PIECE;
     o->still_left.len = 0;
     for (size_t k = 0; k < o->left.len; k++) {
       if (apart(&o->left.at[k], p)) {
@@ -82,7 +85,7 @@ static void add_rest(struct overlap *o, const struct rsc_nest *q, struct rsc_mee
         continue;
       }
       ++*o->intersections;
-      rsc_nest_split(o->scratch, &o->left.at[k], p, 3, NULL, &o->still_left);
+      rsc_nest_split(o->scratch, &o->left.at[k], p, 3, o->budget, NULL, &o->still_left);
     }
     struct rsc_nests t = o->left;
     o->left = o->still_left;
@@ -97,6 +100,7 @@ static void add_rest(struct overlap *o, const struct rsc_nest *q, struct rsc_mee
  * already need not be looked at again. */
 static void add_occurrence(struct overlap *o, const struct rsc_shape *shape, struct rsc_meeting end, bool shared) {
   o->open.len = o->done.len = o->fresh.len = 0;
+  o->budget->left -= (int64_t)o->parts.len / RSC_LOOKS_PER_PIECE;
   for (size_t i = 0; i < o->parts.len; i++) {
     const struct part *p = &o->parts.at[i];
     const struct rsc_meeting *last = &p->ends[p->end_count - 1];
@@ -104,8 +108,8 @@ static void add_occurrence(struct overlap *o, const struct rsc_shape *shape, str
     *RSC_PUSH(o->scratch, look ? &o->open : &o->done) = *p;
   }
   if (end.wants)
-    for (size_t q = 0; q < shape->nests.len; q++) add_rest(o, &shape->nests.at[q], end);
-  for (size_t q = 0; q < shape->nests.len; q++) meet(o, &shape->nests.at[q], end);
+    for (size_t q = 0; q < shape->nests.len && !rsc_budget_spent(o->budget); q++) add_rest(o, &shape->nests.at[q], end);
+  for (size_t q = 0; q < shape->nests.len && !rsc_budget_spent(o->budget); q++) meet(o, &shape->nests.at[q], end);
   for (size_t i = 0; i < o->open.len; i++) *RSC_PUSH(o->scratch, &o->done) = o->open.at[i];
   for (size_t i = 0; i < o->fresh.len; i++) *RSC_PUSH(o->scratch, &o->done) = o->fresh.at[i];
   swap_parts(&o->parts, &o->done);
@@ -153,14 +157,14 @@ static struct rsc_templates finish(struct rsc_arena *arena, struct parts *parts)
 }
 
 struct rsc_templates rsc_overlap(struct rsc_arena *arena, const struct rsc_meeting_families *f,
-                                 int64_t *intersections) {
-  struct overlap o = {.scratch = rsc_arena_new(), .intersections = intersections};
+                                 struct rsc_budget *budget, int64_t *intersections) {
+  struct overlap o = {.scratch = rsc_arena_new(), .intersections = intersections, .budget = budget};
   const enum rsc_side order[2] = {RSC_INFER, RSC_TRAIN};
   for (int s = 0; s < 2; s++)
     for (int32_t m = 0; m < f->counts[order[s]]; m++) {
       const struct rsc_placement *placement = f->placement[order[s]];
       const struct rsc_family *family = &placement->families[f->families[order[s]][m]];
-      for (int32_t k = 0; k < family->count; k++)
+      for (int32_t k = 0; k < family->count && !rsc_budget_spent(budget); k++)
         add_occurrence(&o, &placement->shapes[family->shapes[k]], (struct rsc_meeting){s == 0, m, k}, family->shared);
     }
   struct rsc_templates out = finish(arena, &o.parts);

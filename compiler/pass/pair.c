@@ -256,7 +256,7 @@ static void build_tensors(struct pairer *p) {
 }
 
 const struct rsc_pairs *rsc_pair(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_placement *train,
-                                 const struct rsc_placement *infer, int64_t *intersections) {
+                                 const struct rsc_placement *infer, int64_t pieces, int64_t *intersections) {
   struct rsc_pairs *pairs = RSC_NEW(arena, struct rsc_pairs);
   size_t before = rsc_diag_errors(diag);
   pairs->placement[RSC_TRAIN] = train;
@@ -272,6 +272,6 @@ const struct rsc_pairs *rsc_pair(struct rsc_arena *arena, struct rsc_diag *diag,
   p.said = rsc_keys_new(p.scratch);
   build_tensors(&p);
   rsc_arena_free(p.scratch);
-  if (rsc_diag_errors(diag) == before) rsc_check_coverage(diag, pairs, intersections);
+  if (rsc_diag_errors(diag) == before) rsc_check_coverage(diag, pairs, pieces, intersections);
   return rsc_diag_errors(diag) == before ? pairs : NULL;
 }

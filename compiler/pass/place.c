@@ -39,6 +39,7 @@ struct placer {
   struct rsc_arena *arena, *scratch;
   struct rsc_diag *diag;
   const struct rsc_layout *layout;
+  int64_t pieces; /* of a class, at most */
   struct rsc_keys *class_keys, *shape_keys, *family_keys, *rankmap_keys, *rankset_keys;
   struct rsc_keys *failed; /* statements that had an error */
   struct classes classes;
@@ -253,6 +254,7 @@ static bool make_entries(struct placer *p, struct rsc_class *c, const struct rsc
   int32_t *entry_of = RSC_ARRAY(p->arena, int32_t, total);
   struct rsc_entry *entries = RSC_ARRAY(p->arena, struct rsc_entry, total);
   struct rsc_keys *keys = rsc_keys_new(p->scratch);
+  struct rsc_budget budget = {p->pieces};
   char where[256];
   for (int64_t at = 0; at < total; at++) {
     int64_t rest = at;
@@ -262,7 +264,7 @@ static bool make_entries(struct placer *p, struct rsc_class *c, const struct rsc
     }
     describe_where(p, c, coords, where, sizeof where);
     struct rsc_arena *temp = rsc_arena_new();
-    struct rsc_place_context cx = {temp, p->diag, p->layout, mesh, coords, where};
+    struct rsc_place_context cx = {temp, p->diag, p->layout, mesh, coords, where, &budget};
     struct rsc_local local;
     int32_t mention = 0;
     bool ok = rsc_place_value(&cx, b->value, &mention, &local);
@@ -540,9 +542,10 @@ static struct rsc_placed_buffer place_buffer(struct placer *p, const struct rsc_
   return placed;
 }
 
-const struct rsc_placement *rsc_place(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_layout *layout) {
+const struct rsc_placement *rsc_place(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_layout *layout,
+                                      int64_t pieces) {
   struct rsc_arena *scratch = rsc_arena_new();
-  struct placer p = {.arena = arena, .scratch = scratch, .diag = diag, .layout = layout};
+  struct placer p = {.arena = arena, .scratch = scratch, .diag = diag, .layout = layout, .pieces = pieces};
   p.class_keys = rsc_keys_new(scratch);
   p.failed = rsc_keys_new(scratch);
   p.shape_keys = rsc_keys_new(scratch);

@@ -10,7 +10,8 @@
 #include "compiler/ir/placement.h"
 
 /* Both sides intern their shapes and rank sets in tables of their own; errors go to diag, and the return value is
- * NULL if there was any. */
-const struct rsc_placement *rsc_place(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_layout *layout);
+ * NULL if there was any. `pieces`: how many a class of buffers may be cut into, RSC_PIECES_MAX or fewer. */
+const struct rsc_placement *rsc_place(struct rsc_arena *arena, struct rsc_diag *diag, const struct rsc_layout *layout,
+                                      int64_t pieces);
 
 #endif

@@ -33,18 +33,19 @@ static void push(struct rsc_arena *arena, struct rsc_local *out, struct rsc_nest
 }
 
 /* Moves one piece from blocks of `from` elements, of which it keeps [lo, hi), to blocks of `to` at offset `at`. */
-static void rebase(struct rsc_arena *arena, const struct rsc_piece *piece, int64_t from, int64_t lo, int64_t hi,
-                   int64_t to, int64_t at, struct rsc_local *out) {
+static void rebase(struct rsc_arena *arena, struct rsc_budget *budget, const struct rsc_piece *piece, int64_t from,
+                   int64_t lo, int64_t hi, int64_t to, int64_t at, struct rsc_local *out) {
   struct rsc_nest whole = piece->nest;
   whole.frozen = 0;
   struct rsc_nests factored = {0};
-  rsc_nest_factor(arena, &whole, RSC_F_POS, from, &factored);
-  for (size_t i = 0; i < factored.len; i++) {
+  rsc_nest_factor(arena, &whole, RSC_F_POS, from, budget, &factored);
+  for (size_t i = 0; i < factored.len && !rsc_budget_spent(budget); i++) {
     struct rsc_nest m = rsc_nest_copy(arena, &factored.at[i], 3);
     int32_t first;
     int64_t quotient = rsc_nest_freeze(&m, RSC_F_POS, from, &first);
     struct rsc_nests kept = {0};
     rsc_nest_clip(arena, &m, RSC_F_POS, lo, hi, &kept, NULL);
+    if (kept.len > 1) budget->left -= (int64_t)kept.len - 1;
     for (size_t j = 0; j < kept.len; j++) {
       struct rsc_nest r = rsc_nest_copy(arena, &kept.at[j], 3);
       r.base[RSC_F_POS] += quotient * to + at - lo;
@@ -64,8 +65,8 @@ static void set_shape(struct rsc_local *out, const struct rsc_local *v, int32_t 
   *out = shape;
 }
 
-void rsc_local_slice(struct rsc_arena *arena, const struct rsc_local *v, int32_t k, int64_t lo, int64_t hi,
-                     struct rsc_local *out) {
+void rsc_local_slice(struct rsc_arena *arena, struct rsc_budget *budget, const struct rsc_local *v, int32_t k,
+                     int64_t lo, int64_t hi, struct rsc_local *out) {
   struct rsc_local in = *v;
   int64_t inner = inner_of(v, k);
   set_shape(out, &in, k, hi - lo);
@@ -73,20 +74,20 @@ void rsc_local_slice(struct rsc_arena *arena, const struct rsc_local *v, int32_t
     out->pieces = in.pieces;
     return;
   }
-  for (size_t i = 0; i < in.pieces.len; i++)
-    rebase(arena, &in.pieces.at[i], in.dims[k] * inner, lo * inner, hi * inner, (hi - lo) * inner, 0, out);
+  for (size_t i = 0; i < in.pieces.len && !rsc_budget_spent(budget); i++)
+    rebase(arena, budget, &in.pieces.at[i], in.dims[k] * inner, lo * inner, hi * inner, (hi - lo) * inner, 0, out);
 }
 
-void rsc_local_cat(struct rsc_arena *arena, const struct rsc_local *parts, int64_t count, int32_t k,
-                   struct rsc_local *out) {
+void rsc_local_cat(struct rsc_arena *arena, struct rsc_budget *budget, const struct rsc_local *parts, int64_t count,
+                   int32_t k, struct rsc_local *out) {
   int64_t inner = inner_of(&parts[0], k), total = 0, at = 0;
   for (int64_t p = 0; p < count; p++) total += parts[p].dims[k];
   struct rsc_local result;
   set_shape(&result, &parts[0], k, total);
   for (int64_t p = 0; p < count; p++) {
     int64_t block = parts[p].dims[k] * inner;
-    for (size_t i = 0; i < parts[p].pieces.len; i++)
-      rebase(arena, &parts[p].pieces.at[i], block, 0, block, total * inner, at, &result);
+    for (size_t i = 0; i < parts[p].pieces.len && !rsc_budget_spent(budget); i++)
+      rebase(arena, budget, &parts[p].pieces.at[i], block, 0, block, total * inner, at, &result);
     at += block;
   }
   *out = result;
@@ -103,7 +104,8 @@ void rsc_local_fill(struct rsc_arena *arena, int32_t slot, const int64_t *dims, 
   push(arena, out, nest, slot);
 }
 
-void rsc_local_pad(struct rsc_arena *arena, const struct rsc_local *v, int32_t k, int64_t to, struct rsc_local *out) {
+void rsc_local_pad(struct rsc_arena *arena, struct rsc_budget *budget, const struct rsc_local *v, int32_t k, int64_t to,
+                   struct rsc_local *out) {
   struct rsc_local parts[2] = {*v, {0}};
   if (to == v->dims[k]) {
     *out = *v;
@@ -113,10 +115,11 @@ void rsc_local_pad(struct rsc_arena *arena, const struct rsc_local *v, int32_t k
   memcpy(dims, v->dims, sizeof dims);
   dims[k] = to - v->dims[k];
   rsc_local_fill(arena, RSC_SLOT_PAD, dims, v->ndim, &parts[1]);
-  rsc_local_cat(arena, parts, 2, k, out);
+  rsc_local_cat(arena, budget, parts, 2, k, out);
 }
 
-void rsc_local_permute(struct rsc_arena *arena, const struct rsc_local *v, const int64_t *perm, struct rsc_local *out) {
+void rsc_local_permute(struct rsc_arena *arena, struct rsc_budget *budget, const struct rsc_local *v,
+                       const int64_t *perm, struct rsc_local *out) {
   struct rsc_local in = *v, result = {.ndim = v->ndim};
   int64_t old_stride[RSC_MAX_DIMS], new_stride[RSC_MAX_DIMS]; /* both by old dimension */
   for (int32_t d = 0; d < in.ndim; d++) {
@@ -124,14 +127,15 @@ void rsc_local_permute(struct rsc_arena *arena, const struct rsc_local *v, const
     old_stride[d] = inner_of(&in, d);
   }
   for (int32_t d = 0; d < in.ndim; d++) new_stride[perm[d]] = inner_of(&result, d);
-  for (size_t i = 0; i < in.pieces.len; i++) {
+  for (size_t i = 0; i < in.pieces.len && !rsc_budget_spent(budget); i++) {
     struct rsc_nests parts = {0}, next;
     struct rsc_nest whole = in.pieces.at[i].nest;
     whole.frozen = 0;
     *RSC_PUSH(arena, &parts) = whole;
     for (int32_t d = 0; d < in.ndim; d++) { /* largest strides first: finer factors keep the coarser */
       next = (struct rsc_nests){0};
-      for (size_t p = 0; p < parts.len; p++) rsc_nest_factor(arena, &parts.at[p], RSC_F_POS, old_stride[d], &next);
+      for (size_t p = 0; p < parts.len; p++)
+        rsc_nest_factor(arena, &parts.at[p], RSC_F_POS, old_stride[d], budget, &next);
       parts = next;
     }
     for (size_t p = 0; p < parts.len; p++) {
@@ -154,18 +158,18 @@ void rsc_local_permute(struct rsc_arena *arena, const struct rsc_local *v, const
   *out = result;
 }
 
-void rsc_local_cyclic(struct rsc_arena *arena, const struct rsc_local *v, int32_t k, int64_t block, int64_t of,
-                      int64_t which, struct rsc_local *out) {
+void rsc_local_cyclic(struct rsc_arena *arena, struct rsc_budget *budget, const struct rsc_local *v, int32_t k,
+                      int64_t block, int64_t of, int64_t which, struct rsc_local *out) {
   int64_t d = v->dims[k], inner = inner_of(v, k), period = block * of, whole = d / period;
   int64_t rest = d - whole * period, lo = which * block, hi = lo + block;
   int64_t rest_lo = lo < rest ? lo : rest, rest_hi = hi < rest ? hi : rest;
   struct rsc_local full, tail, parts[2];
-  rsc_local_slice(arena, v, k, 0, whole * period, &full);
+  rsc_local_slice(arena, budget, v, k, 0, whole * period, &full);
   set_shape(&parts[0], v, k, whole * block);
   if (whole)
-    for (size_t i = 0; i < full.pieces.len; i++)
-      rebase(arena, &full.pieces.at[i], period * inner, lo * inner, hi * inner, block * inner, 0, &parts[0]);
-  rsc_local_slice(arena, v, k, whole * period, d, &tail);
-  rsc_local_slice(arena, &tail, k, rest_lo, rest_hi, &parts[1]);
-  rsc_local_cat(arena, parts, 2, k, out);
+    for (size_t i = 0; i < full.pieces.len && !rsc_budget_spent(budget); i++)
+      rebase(arena, budget, &full.pieces.at[i], period * inner, lo * inner, hi * inner, block * inner, 0, &parts[0]);
+  rsc_local_slice(arena, budget, v, k, whole * period, d, &tail);
+  rsc_local_slice(arena, budget, &tail, k, rest_lo, rest_hi, &parts[1]);
+  rsc_local_cat(arena, budget, parts, 2, k, out);
 }

@@ -34,6 +34,18 @@ static bool checked_elems(struct rsc_place_context *cx, struct rsc_span span, co
   return true;
 }
 
+/* Whether the last operation, the one at `span`, has left the pieces within their limit. */
+static bool within_pieces(struct rsc_place_context *cx, struct rsc_span span) {
+  if (!rsc_budget_spent(cx->budget)) return true;
+  rsc_error(cx->diag, RSC_PIECES_LIMIT, span, "this leaves the buffer in too many pieces%s: the cuts do not nest",
+            cx->where);
+  rsc_note(
+      cx->diag, (struct rsc_span){.file = -1},
+      "take a larger block, fewer parts, or cuts that nest: the larger block a multiple of the smaller block times "
+      "its parts");
+  return false;
+}
+
 /* ---- cuts ---- */
 
 struct range {
@@ -170,8 +182,8 @@ static bool cut_value(struct rsc_place_context *cx, const struct rsc_cut *cut, i
       rsc_error(cx->diag, RSC_OVERFLOW, cut->span, "the period of cyclic exceeds 63 bits");
       return false;
     }
-    rsc_local_cyclic(cx->arena, v, k, cut->arg, n, cx->coords[cut->axis], v);
-    return true;
+    rsc_local_cyclic(cx->arena, cx->budget, v, k, cut->arg, n, cx->coords[cut->axis], v);
+    return within_pieces(cx, cut->span);
   }
   struct cut_parts parts = {0};
   if (!cut_parts(cx, cut, v->dims[k], &parts)) return false;
@@ -180,17 +192,18 @@ static bool cut_value(struct rsc_place_context *cx, const struct rsc_cut *cut, i
   memcpy(dims, v->dims, sizeof dims);
   dims[k] = parts.padded;
   if (!checked_elems(cx, cut->span, dims, v->ndim)) return false;
-  rsc_local_pad(cx->arena, v, k, parts.padded, &whole);
+  rsc_local_pad(cx->arena, cx->budget, v, k, parts.padded, &whole);
   struct rsc_local *kept = RSC_ARRAY(cx->arena, struct rsc_local, parts.len + 1);
-  for (size_t i = 0; i < parts.len; i++)
-    rsc_local_slice(cx->arena, &whole, k, parts.at[i].lo, parts.at[i].hi, &kept[i]);
+  for (size_t i = 0; i < parts.len && !rsc_budget_spent(cx->budget); i++)
+    rsc_local_slice(cx->arena, cx->budget, &whole, k, parts.at[i].lo, parts.at[i].hi, &kept[i]);
+  if (!within_pieces(cx, cut->span)) return false;
   if (parts.len == 0)
-    rsc_local_slice(cx->arena, &whole, k, 0, 0, v);
+    rsc_local_slice(cx->arena, cx->budget, &whole, k, 0, 0, v);
   else if (parts.len == 1)
     *v = kept[0];
   else
-    rsc_local_cat(cx->arena, kept, (int64_t)parts.len, k, v);
-  return true;
+    rsc_local_cat(cx->arena, cx->budget, kept, (int64_t)parts.len, k, v);
+  return within_pieces(cx, cut->span);
 }
 
 /* ---- view ---- */
@@ -263,7 +276,8 @@ static bool apply_dim(struct rsc_place_context *cx, const struct rsc_dim *dim, i
     memcpy(dims, v->dims, sizeof dims);
     dims[k] = dim->pad_to;
     if (!checked_elems(cx, dim->span, dims, v->ndim)) return false;
-    rsc_local_pad(cx->arena, v, k, dim->pad_to, v);
+    rsc_local_pad(cx->arena, cx->budget, v, k, dim->pad_to, v);
+    if (!within_pieces(cx, dim->span)) return false;
   }
   for (int32_t i = 0; i < dim->cut_count; i++)
     if (!cut_value(cx, &dim->cuts[i], k, v)) {
@@ -341,8 +355,8 @@ static bool place_cat(struct rsc_place_context *cx, const struct rsc_value *valu
   memcpy(dims, parts[0].dims, sizeof dims);
   dims[value->k] = total;
   if (!checked_elems(cx, value->span, dims, parts[0].ndim)) return false;
-  rsc_local_cat(cx->arena, parts, value->child_count, (int32_t)value->k, out);
-  return true;
+  rsc_local_cat(cx->arena, cx->budget, parts, value->child_count, (int32_t)value->k, out);
+  return within_pieces(cx, value->span);
 }
 
 static void skip_mentions(const struct rsc_value *value, int32_t *mention) {
@@ -411,10 +425,10 @@ static bool place_stack(struct rsc_place_context *cx, const struct rsc_value *va
   dims[0] = (int64_t)slots.len;
   if (!checked_elems(cx, value->span, dims, shape.ndim)) return false;
   if (slots.len)
-    rsc_local_cat(cx->arena, rows, (int64_t)slots.len, 0, out);
+    rsc_local_cat(cx->arena, cx->budget, rows, (int64_t)slots.len, 0, out);
   else
-    rsc_local_slice(cx->arena, &shape, 0, 0, 0, out);
-  return true;
+    rsc_local_slice(cx->arena, cx->budget, &shape, 0, 0, 0, out);
+  return within_pieces(cx, value->span);
 }
 
 static bool place_slice(struct rsc_place_context *cx, const struct rsc_value *value, int32_t *mention,
@@ -426,8 +440,8 @@ static bool place_slice(struct rsc_place_context *cx, const struct rsc_value *va
               value->hi, value->k, out->dims[value->k], cx->where);
     return false;
   }
-  rsc_local_slice(cx->arena, out, (int32_t)value->k, value->lo, value->hi, out);
-  return true;
+  rsc_local_slice(cx->arena, cx->budget, out, (int32_t)value->k, value->lo, value->hi, out);
+  return within_pieces(cx, value->span);
 }
 
 static bool place_permute(struct rsc_place_context *cx, const struct rsc_value *value, int32_t *mention,
@@ -442,8 +456,8 @@ static bool place_permute(struct rsc_place_context *cx, const struct rsc_value *
               out->ndim, cx->where);
     return false;
   }
-  rsc_local_permute(cx->arena, out, value->perm, out);
-  return true;
+  rsc_local_permute(cx->arena, cx->budget, out, value->perm, out);
+  return within_pieces(cx, value->span);
 }
 
 bool rsc_place_value(struct rsc_place_context *cx, const struct rsc_value *value, int32_t *mention,

@@ -23,28 +23,31 @@ struct rsc_place_context {
   const struct rsc_mesh *mesh;
   const int64_t *coords; /* per axis of the mesh; only cut axes are read */
   const char *where;     /* " at tp=1", or "" */
+  struct rsc_budget *budget;
 };
 
 /* Evaluates; false after an error was reported. `*mention` counts tensor mentions in tree order. */
 bool rsc_place_value(struct rsc_place_context *cx, const struct rsc_value *value, int32_t *mention,
                      struct rsc_local *out);
 
-/* ---- the algebra on local values (place_algebra.c): every one a pure function ---- */
+/* ---- the algebra on local values (place_algebra.c): pure but for the nests that they pay for ---- */
 
 int64_t rsc_local_elems(const struct rsc_local *v);
 /* [lo, hi) of dimension k. */
-void rsc_local_slice(struct rsc_arena *arena, const struct rsc_local *v, int32_t k, int64_t lo, int64_t hi,
-                     struct rsc_local *out);
+void rsc_local_slice(struct rsc_arena *arena, struct rsc_budget *budget, const struct rsc_local *v, int32_t k,
+                     int64_t lo, int64_t hi, struct rsc_local *out);
 /* Concatenation along dimension k; the other dimensions agree. */
-void rsc_local_cat(struct rsc_arena *arena, const struct rsc_local *parts, int64_t count, int32_t k,
-                   struct rsc_local *out);
+void rsc_local_cat(struct rsc_arena *arena, struct rsc_budget *budget, const struct rsc_local *parts, int64_t count,
+                   int32_t k, struct rsc_local *out);
 /* Extends dimension k to `to` with padding. */
-void rsc_local_pad(struct rsc_arena *arena, const struct rsc_local *v, int32_t k, int64_t to, struct rsc_local *out);
-void rsc_local_permute(struct rsc_arena *arena, const struct rsc_local *v, const int64_t *perm, struct rsc_local *out);
+void rsc_local_pad(struct rsc_arena *arena, struct rsc_budget *budget, const struct rsc_local *v, int32_t k, int64_t to,
+                   struct rsc_local *out);
+void rsc_local_permute(struct rsc_arena *arena, struct rsc_budget *budget, const struct rsc_local *v,
+                       const int64_t *perm, struct rsc_local *out);
 /* One piece that fills the shape: a whole tensor (slot >= 0), padding or a gap. */
 void rsc_local_fill(struct rsc_arena *arena, int32_t slot, const int64_t *dims, int32_t ndim, struct rsc_local *out);
 /* The elements i of dimension k with i / block % of == which, in order (round robin). */
-void rsc_local_cyclic(struct rsc_arena *arena, const struct rsc_local *v, int32_t k, int64_t block, int64_t of,
-                      int64_t which, struct rsc_local *out);
+void rsc_local_cyclic(struct rsc_arena *arena, struct rsc_budget *budget, const struct rsc_local *v, int32_t k,
+                      int64_t block, int64_t of, int64_t which, struct rsc_local *out);
 
 #endif

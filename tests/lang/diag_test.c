@@ -108,7 +108,7 @@ static void compile(const struct lang_case *c, bool place, struct messages *hear
     fprintf(stderr, "%s: a layout and errors, or neither\n", c->title);
     exit(1);
   }
-  if (layout && place) rsc_place(arena, diag, layout);
+  if (layout && place) rsc_place(arena, diag, layout, RSC_PIECES_MAX);
   rsc_diag_flush(diag);
   rsc_arena_free(arena);
 }

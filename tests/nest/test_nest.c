@@ -76,6 +76,8 @@ static void expand_all(const struct rsc_nests *list, int f, int64_t *pos) {
   for (size_t i = 0; i < list->len; i++) expand(&list->at[i], f, pos);
 }
 
+static struct rsc_budget budget = {INT64_MAX};
+
 static void test_factor(struct rsc_arena *arena) {
   static int64_t before[SPACE], after[SPACE];
   struct rsc_nest n = random_nest(arena);
@@ -83,7 +85,7 @@ static void test_factor(struct rsc_arena *arena) {
   int64_t block = 1 + below(12);
   clear(before);
   expand(&n, RSC_F_POS, before);
-  rsc_nest_factor(arena, &n, RSC_F_TENSOR, block, &out);
+  rsc_nest_factor(arena, &n, RSC_F_TENSOR, block, &budget, &out);
   expand_all(&out, RSC_F_POS, after);
   CHECK(!memcmp(before, after, sizeof before), "factor by %" PRId64, block);
   for (size_t i = 0; i < out.len; i++) {
@@ -120,7 +122,7 @@ static void test_split(struct rsc_arena *arena) {
   clear(q_pos);
   expand(&p, RSC_F_POS, p_pos);
   expand(&q, RSC_F_POS, q_pos);
-  rsc_nest_split(arena, &wide, &q, 3, &in, &out);
+  rsc_nest_split(arena, &wide, &q, 3, &budget, &in, &out);
   expand_all(&in, RSC_F_POS, in_p);
   expand_all(&in, 3, in_q);
   expand_all(&out, RSC_F_POS, out_p);
@@ -129,6 +131,26 @@ static void test_split(struct rsc_arena *arena) {
     CHECK(in_p[t] == (both ? p_pos[t] : -1) && in_q[t] == (both ? q_pos[t] : -1), "both at %" PRId64, t);
     CHECK(out_p[t] == (both ? -1 : p_pos[t]), "rest at %" PRId64, t);
   }
+}
+
+/* Steps of 3 in blocks of 10^6 + 1 are a nest for each residue: no more of them are made than are paid for. */
+static void test_budget(void) {
+  struct rsc_arena *arena = rsc_arena_new();
+  struct rsc_nest n = rsc_nest_point(arena, 4), blocks = rsc_nest_point(arena, 3);
+  rsc_nest_add_loop(arena, &n, 1000000000, (int64_t[]){0, 3, 3, 0});
+  rsc_nest_add_loop(arena, &blocks, 1000, (int64_t[]){0, 1000001, 1000});
+  rsc_nest_add_loop(arena, &blocks, 1000, (int64_t[]){0, 1, 1});
+  struct rsc_budget few = {100}, enough = {200}, some = {100};
+  struct rsc_nests out = {0}, in = {0}, rest = {0};
+  rsc_nest_factor(arena, &n, RSC_F_TENSOR, 1000001, &few, &out);
+  CHECK(rsc_budget_spent(&few) && out.len <= 102, "%zu nests for 100", out.len);
+  out.len = 0;
+  rsc_nest_factor(arena, &n, RSC_F_TENSOR, 100, &enough, &out);
+  CHECK(!rsc_budget_spent(&enough) && out.len == 100, "%zu nests", out.len);
+  CHECK(enough.left == 200 - 99, "%" PRId64 " left", enough.left);
+  rsc_nest_split(arena, &n, &blocks, 3, &some, &in, &rest);
+  CHECK(rsc_budget_spent(&some) && in.len + rest.len <= 102, "%zu nests for 100", in.len + rest.len);
+  rsc_arena_free(arena);
 }
 
 /* A flat range of an n-dimensional tensor is at most 2n - 1 boxes, however large the tensor. */
@@ -160,6 +182,7 @@ int main(int argc, char **argv) {
     test_split(arena);
     rsc_arena_free(arena);
   }
+  test_budget();
   test_range_boxes();
   printf("nest: %" PRIu64 " random cases\n", cases);
   return 0;

@@ -286,6 +286,27 @@ def once_for_a_loop(c):
     check(shape == [("i7:2", "RS0220")], "declarations that disagree", str(shape))
 
 
+def too_many_pieces(c):
+    """Cuts whose blocks do not nest leave as many pieces as the product of their periods; regular ones stay few."""
+    one = 'tensor "w" u8 [%d]; mesh m [a: 2, b: 2];\non m {%s }\n' % (10**9, '\n buffer "%s" = "w"[_ %s];')
+    two = one.replace(" }", '\n buffer "y" = "w"[_ @a:cyclic(1000003)]; }')
+    whole = one % ("w", "")
+    cases = {"place": (one % ("w", "@a:cyclic(3) @b:cyclic(1000003)"), whole, ["t6:3:34: ", "at a = 0, b = 0"]),
+             "pair": (one % ("w", "@a:cyclic(3)"), one % ("v", "@b:cyclic(1000003)"), ["i6:3:9: ", "t6:3:9: note"]),
+             "intersect": (whole, two % ("x", "@a:cyclic(3)"), ["i6:", "t6:3:9: note"])}
+    for stage, (train, infer, words) in cases.items():
+        c.write("t6", train), c.write("i6", infer)
+        _, err = c.want(1, ["error[RS0209]", "do not nest", "larger block"] + words, "t6", "i6", "-o", "p", "--stats")
+        check(err.count("error[") == 1, "one message of " + stage, err)
+        check(re.search("^%s " % stage, err, re.M) is not None, "said by " + stage, err)
+        after = {"place": "pair", "pair": "intersect", "intersect": "topology"}[stage]
+        check(re.search("^%s " % after, err, re.M) is None, "nothing after " + stage, err)
+    c.want(0, "2^19", "--explain", "RS0209")
+    large = 'tensor "w" u8 [%d]; mesh m [a: 8, b: 4]; on m { buffer "w" = "w"[_ %s]; }'
+    c.write("t6", large % (1 << 45, "@a:cyclic(4096) @b:cyclic(8)")), c.write("i6", large % (1 << 45, "@b:cyclic(64) @a"))
+    c.want(0, "", "t6", "i6", "--stop-after=intersect")
+
+
 def rejects(c):
     c.write("t", TRAIN)
     c.write("i", INFER)
@@ -315,6 +336,7 @@ def rejects(c):
     c.write("i3", 'tensor "w" f32 [63, 5]; mesh m [tp: 7]; on m { buffer "a" = slice("w", 0, 10, 30);'
             ' buffer "b" = permute("w", 1, 0)[_, _ @tp:cyclic(2)]; }')
     few_operations(c)
+    too_many_pieces(c)
     states_replicas(c)
     all_of_a_file(c)
     once_for_a_loop(c)
