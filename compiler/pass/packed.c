@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In: flows. Out: the same with every group staged, in the order in which intersect would have found them so.
+ * In: flows. Out: the same with every group staged, in the order in which intersect would have found them so: groups
+ * stand in the order of their first flows, so one that is joined to an earlier one leaves that where it is.
  */
-#include <stdlib.h>
-
 #include "compiler/base/keys.h"
 #include "compiler/pass/intersect.h"
 
@@ -39,12 +38,6 @@ static void join(struct rsc_arena *arena, struct rsc_group *to, const struct rsc
   to->flows += from->flows;
 }
 
-static int by_first(const void *a, const void *b) {
-  const struct rsc_group *x = a, *y = b;
-  int32_t x_at = x->descs.at[0].order, y_at = y->descs.at[0].order;
-  return (x_at > y_at) - (x_at < y_at);
-}
-
 const struct rsc_flows *rsc_flows_packed(struct rsc_arena *arena, const struct rsc_flows *flows) {
   struct rsc_arena *scratch = rsc_arena_new();
   struct rsc_keys *keys = rsc_keys_new(scratch);
@@ -62,7 +55,6 @@ const struct rsc_flows *rsc_flows_packed(struct rsc_arena *arena, const struct r
       join(arena, &groups.at[id], &flows->groups[i]);
     }
   }
-  qsort(groups.at, groups.len, sizeof *groups.at, by_first);
   struct rsc_flows *packed = RSC_NEW(arena, struct rsc_flows);
   *packed = *flows;
   packed->groups = groups.at;
