@@ -2,7 +2,7 @@
  * Memory that is shared with peers on the same host; see mpi.h. A sender makes a file that has no name and lives in
  * memory, with a ring for each receiver, and offers it; a receiver that can open it through /proc, and finds the very
  * file that was offered, is on the same host. The file goes with its last mapping, however the job ends. Where this
- * fails, or hashes and guards are wanted, which look at staging, messages do the work. */
+ * fails, or hashes, guards or a wrong byte are wanted, which are looked for in staging, messages do the work. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,10 +36,17 @@ static void name_text(char text[48], const uint64_t name[2]) {
   snprintf(text, 48, "reshard-%016llx%016llx", (unsigned long long)name[0], (unsigned long long)name[1]);
 }
 
+/* Guards, hashes and a byte that is to be wrong are looked for in staging. */
+static bool looks_at_staging(const struct rsr_mpi *mpi) {
+  const struct reshard_config *config = &mpi->context->config;
+  return config->flags & (RESHARD_GUARD | RESHARD_VERIFY) || config->inject.kind == RESHARD_INJECT_FLIP;
+}
+
 /* Pages that nobody touches take no memory: those of receivers on other hosts. */
 static void make_file(struct rsr_share *share, uint64_t rings) {
   char text[48];
-  if (rings == 0 || getrandom(share->name, sizeof share->name, GRND_NONBLOCK) != (ssize_t)sizeof share->name) return;
+  if (rings == 0) return;
+  if (getrandom(share->name, sizeof share->name, GRND_NONBLOCK) != (ssize_t)sizeof share->name) return;
   name_text(text, share->name);
   share->file = memfd_create(text, MFD_CLOEXEC);
   if (share->file < 0) return;
@@ -95,7 +102,7 @@ static bool find_nears(struct rsr_mpi *mpi) {
 static void make_offers(struct rsr_mpi *mpi) {
   struct rsr_share *share = mpi->share;
   uint64_t rings = 0;
-  if (mpi->context->config.flags & (RESHARD_GUARD | RESHARD_VERIFY)) return;
+  if (looks_at_staging(mpi)) return;
   for (uint64_t i = 0; i < mpi->share->count; i++) rings += rsr_near_is_out(mpi, &mpi->nears[i]);
   make_file(share, rings);
   for (uint64_t i = 0, ring = 0; i < share->count && share->file >= 0; i++) {
@@ -106,7 +113,7 @@ static void make_offers(struct rsr_mpi *mpi) {
 }
 
 static void take_offers(struct rsr_mpi *mpi) {
-  if (mpi->context->config.flags & (RESHARD_GUARD | RESHARD_VERIFY)) return;
+  if (looks_at_staging(mpi)) return;
   for (uint64_t i = 0; i < mpi->share->count; i++) {
     if (rsr_near_is_out(mpi, &mpi->nears[i])) continue;
     mpi->nears[i].ring = take(&mpi->share->exchanges[i].offer);

@@ -141,6 +141,19 @@ static void two_at_once(enum way way) {
   long_close(&other);
 }
 
+/* What is wrong may be passed on. */
+static void flips(uint32_t rank) {
+  struct player p;
+  player_of(&p, &scene, SHARED, 60);
+  ranks_fill(&scene.stage, p.rank, 30);
+  if (p.rank == rank) p.config.inject = (struct reshard_inject){.kind = RESHARD_INJECT_FLIP, .round = 1};
+  play_alone(&p);
+  CHECK(p.version == 1, "rank %u: %s", p.rank, p.fault.what);
+  CHECK(p.rank != rank || stage_check(&scene.stage), "rank %u is to have a wrong byte", rank);
+  reshard_context_close(p.context);
+  move();
+}
+
 int main(int argc, char **argv) {
   ranks_init(&argc, &argv);
   CHECK(ranks_count == LONG_WORLD, "mpiexec -n 4");
@@ -151,6 +164,7 @@ int main(int argc, char **argv) {
       right(way);
       if (i == 0 && way != BOTH) two_at_once(way);
     }
+    for (uint32_t rank = 2; rank < 4; rank++) flips(rank);
     long_close(&scene);
   }
   MPI_Finalize();
