@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "runtime/mpi.h"
@@ -42,10 +43,16 @@ static bool looks_at_staging(const struct rsr_mpi *mpi) {
   return config->flags & (RESHARD_GUARD | RESHARD_VERIFY) || config->inject.kind == RESHARD_INJECT_FLIP;
 }
 
+/* A file that is longer than the process may make one would end it by a signal. */
+static bool may_have(uint64_t bytes) {
+  struct rlimit limit;
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur);
+}
+
 /* Pages that nobody touches take no memory: those of receivers on other hosts. */
 static void make_file(struct rsr_share *share, uint64_t rings) {
   char text[48];
-  if (rings == 0) return;
+  if (rings == 0 || !may_have(rings * rsr_ring_bytes())) return;
   if (getrandom(share->name, sizeof share->name, GRND_NONBLOCK) != (ssize_t)sizeof share->name) return;
   name_text(text, share->name);
   share->file = memfd_create(text, MFD_CLOEXEC);

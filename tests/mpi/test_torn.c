@@ -8,6 +8,7 @@
  */
 #include <dirent.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -154,6 +155,16 @@ static void flips(uint32_t rank) {
   move();
 }
 
+/* A process that may make no long file is not ended by a signal. */
+static void right_within(rlim_t file_bytes) {
+  struct rlimit old, low;
+  CHECK(getrlimit(RLIMIT_FSIZE, &old) == 0, "the limit");
+  low = (struct rlimit){file_bytes, old.rlim_max};
+  if (ranks_self == 0) CHECK(setrlimit(RLIMIT_FSIZE, &low) == 0, "a limit");
+  right(SHARED);
+  CHECK(setrlimit(RLIMIT_FSIZE, &old) == 0, "the limit");
+}
+
 int main(int argc, char **argv) {
   ranks_init(&argc, &argv);
   CHECK(ranks_count == LONG_WORLD, "mpiexec -n 4");
@@ -165,6 +176,7 @@ int main(int argc, char **argv) {
       if (i == 0 && way != BOTH) two_at_once(way);
     }
     for (uint32_t rank = 2; rank < 4; rank++) flips(rank);
+    right_within(100 << 10);
     long_close(&scene);
   }
   MPI_Finalize();
