@@ -100,21 +100,27 @@ static void host_quiesce(struct reshard_context *context) {
 
 /* ---- set-up ------------------------------------------------------------------------------------------------------ */
 
+static const char *call_of(const struct reshard_context *context) {
+  return context->regroups ? "regroup" : "context_open";
+}
+
 static enum reshard_status take_seat(struct reshard_context *context, struct reshard_fault *fault) {
   struct reshard_host_group *group = rsr_host_of(context)->group;
   struct rsr_station *station = rsr_host_of(context)->station;
   enum reshard_status status = RESHARD_OK;
   pthread_mutex_lock(&group->lock);
   if (atomic_load(&group->aborted)) {
-    status = rsr_fault(fault, RESHARD_WRONG_STATE, "context_open: this group has failed before; make a new one");
+    status =
+        rsr_fault(fault, RESHARD_WRONG_STATE, "%s: this group has failed before; make a new one", call_of(context));
   } else if (station->member) {
-    status = rsr_fault(fault, RESHARD_WRONG_STATE,
-                       "context_open: world rank %u has a context in this group already; close it first",
-                       context->world_rank);
+    status =
+        rsr_fault(fault, RESHARD_WRONG_STATE, "%s: world rank %u has a context in this group already; close it first",
+                  call_of(context), context->world_rank);
   } else {
     station->member = context;
     atomic_store(&station->begun, 0);
     atomic_store(&station->opened, 0);
+    atomic_store(&station->awaits, 0);
   }
   pthread_mutex_unlock(&group->lock);
   return status;
@@ -139,11 +145,11 @@ static void free_host(struct reshard_context *context) {
 static enum reshard_status host_open(struct reshard_context *context, struct reshard_fault *fault) {
   struct reshard_host_group *group = context->config.group;
   if (!group)
-    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT,
-                     "context_open: the host backend needs config.group, shared by all ranks");
+    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "%s: the host backend needs config.group, shared by all ranks",
+                     call_of(context));
   if (group->world != context->world) {
-    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT,
-                     "context_open: the group is for %u ranks, the plan's world has %u", group->world, context->world);
+    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "%s: the group is for %u ranks, the plan's world has %u",
+                     call_of(context), group->world, context->world);
   }
   struct rsr_host *host = calloc(1, sizeof *host);
   if (!host) return rsr_no_memory(fault, "the host backend", sizeof *host);
@@ -156,7 +162,7 @@ static enum reshard_status host_open(struct reshard_context *context, struct res
   enum reshard_status status = take_seat(context, fault);
   if (status == RESHARD_OK && pthread_create(&host->thread, NULL, work, host) != 0) {
     leave_seat(context);
-    status = rsr_fault(fault, RESHARD_NO_MEMORY, "context_open: cannot start the thread of world rank %u",
+    status = rsr_fault(fault, RESHARD_NO_MEMORY, "%s: cannot start the thread of world rank %u", call_of(context),
                        context->world_rank);
   }
   if (status != RESHARD_OK) free_host(context);
@@ -205,6 +211,7 @@ static enum reshard_status host_link(struct reshard_context *context, struct res
   host->refit = 0;
   atomic_store(&host->station->begun, 0);
   atomic_store(&host->station->opened, 0);
+  atomic_store(&host->station->awaits, 0);
   if (!rsr_host_enter(host)) {
     if (atomic_load(&host->group->aborted)) return rsr_host_aborted(host->group, fault);
     return rsr_fault(fault, RESHARD_PEER_FAILED, "prepare: another rank has closed its context");

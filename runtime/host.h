@@ -26,6 +26,7 @@ struct rsr_station {
   struct reshard_context *member;
   RSR_ATOMIC(uint64_t) begun;  /* fused: last refit whose training buffers may be read */
   RSR_ATOMIC(uint64_t) opened; /* fused: last refit whose copies may be made, by any rank */
+  RSR_ATOMIC(uint32_t) awaits; /* 1 + the rank that this one waits for in a refit; 0: none */
 };
 
 struct reshard_host_group {

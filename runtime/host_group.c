@@ -134,10 +134,23 @@ static struct timespec deadline_in(double seconds) {
   return at;
 }
 
+/* The rank that a rank waits for in the end, as one that it waits for may itself wait: itself if it waits for none. */
+static uint32_t end_of_waits(const struct reshard_host_group *group, uint32_t rank) {
+  for (uint32_t steps = 0; steps < group->world; steps++) {
+    uint32_t next = atomic_load(&group->stations[rank].awaits);
+    if (next == 0) break;
+    rank = next - 1;
+  }
+  return rank;
+}
+
 static enum reshard_status late(struct reshard_context *context, uint32_t peer, uint32_t round, const char *what,
                                 struct reshard_fault *fault) {
-  rsr_fault(fault, RESHARD_TIMEOUT, "world rank %u waited %g s for world rank %u (%s), and no rank made progress",
-            context->world_rank, context->config.timeout_seconds, peer, what);
+  char through[64] = "";
+  uint32_t end = end_of_waits(rsr_host_of(context)->group, peer);
+  if (end != peer) snprintf(through, sizeof through, ", which waits for world rank %u", end);
+  rsr_fault(fault, RESHARD_TIMEOUT, "world rank %u waited %g s for world rank %u (%s)%s, and no rank made progress",
+            context->world_rank, context->config.timeout_seconds, peer, what, through);
   fault->rank = context->world_rank;
   fault->peer = peer;
   fault->round = round;
@@ -153,6 +166,7 @@ enum reshard_status rsr_host_await(struct reshard_context *context, _Atomic uint
   uint64_t progress = atomic_load(&group->progress);
   struct timespec deadline = deadline_in(seconds);
   enum reshard_status status = RESHARD_OK;
+  atomic_store(&host->station->awaits, peer + 1);
   pthread_mutex_lock(&host->station->lock);
   while (status == RESHARD_OK && atomic_load(value) < want) {
     if (atomic_load(&group->aborted) || atomic_load(&group->epoch) != host->epoch) {
@@ -165,6 +179,8 @@ enum reshard_status rsr_host_await(struct reshard_context *context, _Atomic uint
   }
   pthread_mutex_unlock(&host->station->lock);
   if (status == RESHARD_TIMEOUT) return late(context, peer, round, what, fault);
+  /* After a failure it stays, for those that look for the cause at the same moment. */
+  if (status == RESHARD_OK) atomic_store(&host->station->awaits, 0);
   if (status == RESHARD_OK) return status;
   if (atomic_load(&group->aborted)) return rsr_host_aborted(group, fault);
   rsr_fault(fault, RESHARD_PEER_FAILED,
@@ -220,31 +236,43 @@ void rsr_host_end_epoch(struct reshard_host_group *group, bool closes) {
 
 /* ---- the all-gather ---------------------------------------------------------------------------------------------- */
 
-/* "world ranks 3, 5": those that are not here. With the lock held. */
-static void missing(const struct reshard_host_group *group, char *text, size_t room) {
+static bool is_stuck(const struct reshard_host_group *group, uint32_t rank) {
+  return atomic_load(&group->stations[rank].awaits) != 0;
+}
+
+/* Who is not here, and, if there is such a one, does not itself wait for another rank in its refit: a rank that is
+ * missed holds up others. With the lock held. */
+static bool is_missed(const struct reshard_host_group *group, uint32_t rank, bool stuck_too) {
+  return !group->here[rank] && (stuck_too || !is_stuck(group, rank));
+}
+
+/* "3, 5", and the first of them. With the lock held. */
+static uint32_t missing(const struct reshard_host_group *group, char *text, size_t room) {
   size_t used = 0;
-  uint32_t shown = 0, count = 0;
+  uint32_t shown = 0, count = 0, first = RESHARD_NO_RANK;
+  bool stuck_too = true;
   text[0] = 0;
+  for (uint32_t r = 0; r < group->world && stuck_too; r++) stuck_too = !is_missed(group, r, false);
   for (uint32_t r = 0; r < group->world; r++) {
-    if (group->here[r]) continue;
+    if (!is_missed(group, r, stuck_too)) continue;
+    if (count == 0) first = r;
     count++;
     if (shown == 8) continue;
     int n = snprintf(text + used, room - used, "%s%u", shown++ > 0 ? ", " : "", r);
     used += n > 0 && (size_t)n < room - used ? (size_t)n : 0;
   }
   if (count > shown) snprintf(text + used, room - used, " and %u more", count - shown);
+  return first;
 }
 
 static void give_up(struct reshard_context *context, const char *call) {
   struct reshard_host_group *group = rsr_host_of(context)->group;
   struct reshard_fault fault;
   char who[160];
-  missing(group, who, sizeof who);
+  uint32_t first = missing(group, who, sizeof who);
   rsr_fault(&fault, RESHARD_TIMEOUT, "%s: world rank(s) %s did not arrive within %g s", call, who,
             context->config.timeout_seconds);
-  for (uint32_t r = group->world; r-- > 0;) {
-    if (!group->here[r]) fault.rank = r;
-  }
+  fault.rank = first;
   abort_locked(group, &fault);
 }
 
@@ -303,9 +331,17 @@ static void take_words(struct reshard_host_group *group, size_t bytes, void *all
   pthread_cond_broadcast(&group->changed);
 }
 
+/* Injected: a dead rank says no word; its thread comes back when the others have missed it. */
+static enum reshard_status lie_dead(struct reshard_context *context, struct reshard_fault *fault) {
+  rsr_host_pause(context, 2 * context->config.timeout_seconds);
+  if (atomic_load(&rsr_host_of(context)->group->aborted)) return rsr_host_aborted(rsr_host_of(context)->group, fault);
+  return rsr_fault(fault, RESHARD_TIMEOUT, "world rank %u was made to die", context->world_rank);
+}
+
 enum reshard_status rsr_host_all_gather(struct reshard_context *context, const void *mine, size_t bytes, void *all,
                                         const char *call, struct reshard_fault *fault) {
   struct reshard_host_group *group = rsr_host_of(context)->group;
+  if (rsr_host_of(context)->died) return lie_dead(context, fault);
   pthread_mutex_lock(&group->lock);
   /* The words of the gather before this one must have been read by all. */
   enum reshard_status status = wait_full(context, false, call, fault);

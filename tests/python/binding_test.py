@@ -185,7 +185,35 @@ def test_first_cause_wins():
         raises(ZeroDivisionError, lambda: reshard.host.run(p, rank), "of rank 3")
         raises(errors.Error, lambda: reshard.host.run(p, lambda c: refit(c, *arrays(c.rank)), mode="staged",
                                                       inject=("fail", 0)))
+        raises(errors.Corrupt, lambda: reshard.host.run(p, lambda c: refit(c, *arrays(c.rank)), verify=True,
+                                                        inject=("flip", 0)))
+        raises(errors.InvalidArgument, lambda: reshard.host.run(p, lambda c: c.regroup(p, c.rank)), "group=HostGroup")
         assert reshard.host.run(p, lambda c: refit(c, *arrays(c.rank))) == [1] * 5   # the next context works
+
+
+def test_who_is_missed():
+    """Ranks that themselves wait for the one that does not come are not taken for it, whoever gives up first."""
+    def rank(p, r, group, absent, first, said, over):
+        with reshard.Context(p, r, group, timeout=2.0 if r == first else 60.0) as context:
+            reshard.bind_module(context, *arrays(r)).check()
+            context.prepare()
+            if r == absent:
+                return over.wait(60)
+            context.refit()
+            said[r] = raises(errors.Timeout, context.wait)
+            if r == first:
+                over.set()
+    for absent, first, says in ((2, 4, "wait: world rank(s) 2 did not arrive within 2 s"),
+                                (1, 0, "for world rank 2 (to open), which waits for world rank 1, ")):
+        said, over = [None] * 5, threading.Event()
+        with plan() as p, reshard.HostGroup(5) as group:
+            threads = [threading.Thread(target=rank, args=(p, r, group, absent, first, said, over)) for r in range(5)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+        assert [r for r in range(5) if said[r]] == [r for r in range(5) if r != absent], said
+        assert says in str(said[first]), said[first]
 
 
 def test_opening():
@@ -194,6 +222,7 @@ def test_opening():
     p = plan()
     raises(errors.InvalidArgument, lambda: reshard.Context(p, 9, reshard.HostGroup(5)))
     raises(errors.InvalidArgument, lambda: reshard.Context(p, 0, backend="smoke"), "'smoke'")
+    raises(errors.InvalidArgument, lambda: reshard.Context(p, 0), "group=HostGroup")
     group = reshard.HostGroup(5)
     contexts = [None] * 5
 

@@ -176,6 +176,14 @@ static void no_fit(enum reshard_mode mode, void (*change)(struct tiny *tiny, str
 
 /* ---- during a refit ---------------------------------------------------------------------------------------------- */
 
+/* Of the ranks that stand still, the one is named for which the others do. */
+static void accuses(const struct player *p, uint32_t rank) {
+  char here[64], awaited[64];
+  snprintf(here, sizeof here, "world rank(s) %u did not arrive", rank);
+  snprintf(awaited, sizeof awaited, "for world rank %u", rank);
+  CHECK(strstr(p->fault.what, here) || strstr(p->fault.what, awaited), "rank %u: %s", rank, p->fault.what);
+}
+
 static void dies(enum reshard_mode mode, uint32_t rank) {
   struct scene s;
   scene_open(&s, TINY_PLAIN, mode, 0.3);
@@ -187,6 +195,7 @@ static void dies(enum reshard_mode mode, uint32_t rank) {
     CHECK(s.players[r].refitted == RESHARD_TIMEOUT, "rank %u: %d %s", r, (int)s.players[r].refitted,
           s.players[r].fault.what);
     CHECK(s.players[r].version == 0, "rank %u has version %llu", r, (unsigned long long)s.players[r].version);
+    accuses(&s.players[r], rank);
     CHECK(s.players[r].seconds < 5, "rank %u took %g s", r, s.players[r].seconds);
   }
   works_again(&s);

@@ -19,7 +19,7 @@ SIDES = ("train", "infer")
 # number in reshard.h, where its buffers live, how it runs unless told
 _BACKENDS = {"host": (0, "cpu", "fused"), "mpi": (1, "cpu", "staged"), "nccl": (2, "cuda", "staged")}
 _MODES = {"staged": 0, "fused": 1}
-_INJECTIONS = {"die": 1, "fail": 2, "no_memory": 3, "stall": 4}
+_INJECTIONS = {"die": 1, "fail": 2, "no_memory": 3, "stall": 4, "flip": 5}
 _FLAGS = {"guard": 1, "verify": 2, "no_graph": 4, "register": 8}
 
 
@@ -72,6 +72,12 @@ def _check_place(plan, rank):
         raise WrongState(Fault(Status.WRONG_STATE, "the plan is closed"))
     if not 0 <= rank < plan.world:
         raise InvalidArgument(Fault(Status.INVALID_ARGUMENT, f"rank {rank} is not one of the plan's {plan.world}"))
+
+
+def _check_group(backend, group):
+    if backend == _BACKENDS["host"][0] and group is None:
+        what = "the host backend needs group=HostGroup(plan.world), the same for all ranks; reshard.host.run makes one"
+        raise InvalidArgument(Fault(Status.INVALID_ARGUMENT, what))
 
 
 class Context:
@@ -128,6 +134,7 @@ class Context:
             config.inject.kind, config.inject.round = _choose(kind, _INJECTIONS, "inject"), at
             config.inject.seconds = seconds[0] if seconds else 0
         _check_place(plan, rank)
+        _check_group(config.backend, group)
         handle, fault = ctypes.c_void_p(), CFault()
         if self._lib.reshard_context_open(plan._handle, rank, byref(config), byref(handle), byref(fault)) != Status.OK:
             raise self._error(fault_of(fault))
@@ -267,6 +274,7 @@ class Context:
         largest that any rank had."""
         handle = self._open()
         _check_place(plan, rank)
+        _check_group(self._config.backend, group)
         config = CConfig()
         ctypes.memmove(byref(config), byref(self._config), ctypes.sizeof(config))
         config.group, config.mpi_comm = group._handle if group is not None else None, comm
