@@ -237,6 +237,20 @@ static int report(const struct run *run, int status) {
   return cli_finish(run->args.program, status);
 }
 
+// A drill that tries nothing must not look like one that was passed.
+static void say_untried(const struct run *run) {
+  const struct run_options *replay = &run->args.replay;
+  const struct reshard_inject *inject = &replay->inject;
+  const struct rsp_header *header = run->plan.header;
+  bool slept = inject->kind == RESHARD_INJECT_STALL && inject->seconds > 0 && replay->inject_rank < header->world;
+  if (inject->kind == RESHARD_INJECT_NONE || slept || run->ranks.rank != 0) return;
+  cli_trouble(run->args.program,
+              "--inject changed nothing: the plan has %" PRIu32 " world ranks and %" PRIu32
+              " rounds, counted from 0; a "
+              "stall needs SECONDS, a flip a round in which the rank receives, and --mode staged or --verify",
+              header->world, header->rounds);
+}
+
 static void tear_down(struct run *run) {
   run_replay_stop(run->replay);
   run_device_close(run->args.replay.device);
@@ -283,6 +297,7 @@ int verb_run(int argc, char **argv) {
   cli_progress_end();
   if (!status && args.out) status = run_ranks_agree(&run->ranks, run_files_publish(&run->files, args.program));
   status = run_ranks_agree(&run->ranks, report(run, status));
+  if (!status) say_untried(run);
   tear_down(run);
   free(run);
   return status;

@@ -121,6 +121,16 @@ class Verdicts(unittest.TestCase):
                 code, out, err = run("--mode", mode, "--timeout", 1, "--repeat", 1, "--inject", fault)
                 self.assertEqual(code, status, (fault, out, err))
                 self.assertRegex(out + err, says)
+        for mode in ("staged", "fused"):
+            for rank in range(3):
+                code, out, err = run("--mode", mode, "--timeout", 1, "--repeat", 1, "--inject", f"{rank}:die")
+                self.assertEqual(code, 1, (mode, rank, out, err))
+                self.assertRegex(err, rf"world rank\(s\) {rank} did not arrive|for world rank {rank}\b")
+        for fault, more in (("9:fail", []), ("1:die:99", ["--mode", "staged"]), ("2:flip", []), ("1:stall", [])):
+            code, out, err = run("--repeat", 1, "--inject", fault, *more)
+            self.assertEqual(code, 0, (fault, out, err))
+            self.assertIn("--inject changed nothing: the plan has 3 world ranks", err, fault)
+        self.assertEqual(run("--repeat", 1, "--inject", "1:stall:0:0.1")[2], "")
         for more, says in (([], "WRONG"), (["--verify"], "not what")):
             code, out, err = run("--mode", "staged", "--repeat", 1, "--inject", "2:flip", *more)
             self.assertEqual(code, 1, (out, err))
