@@ -186,6 +186,11 @@ class Engine:
 # ---- every rank's program
 
 
+def say(line):
+    sys.stdout.write(line + "\n")  # at once: other ranks may be threads
+    sys.stdout.flush()
+
+
 def program(context, tensors):
     me = Trainer(context.rank, tensors) if context.rank < TRAINERS else Engine(context.rank - TRAINERS, tensors)
     reshard.bind_module(context, me.side, me.tensors).check()
@@ -196,9 +201,9 @@ def program(context, tensors):
         version = context.wait()  # all ranks agree that it is whole
         me.check(step)
         if context.rank == 0:
-            print(f"refit {step}: version {version}", flush=True)
+            say(f"refit {step}: version {version}")
     if me.side == "infer":
-        print(f"engine rank {context.rank - TRAINERS}: {REFITS} refits, every weight right", flush=True)
+        say(f"engine rank {context.rank - TRAINERS}: {REFITS} refits, every weight right")
 
 
 def run_threads(plan, tensors):
