@@ -42,11 +42,11 @@ static const struct rsc_pairs *paired(struct rsc_arena *arena, const char *libra
   for (int s = 0; s < 2; s++) {
     bool trouble = false;
     const struct rsc_layout *l = rsc_resolve(arena, arena, sources, diag, (enum rsc_side)s, &o, &trouble);
-    placed[s] = l ? rsc_place(arena, diag, l) : NULL;
+    placed[s] = l ? rsc_place(arena, diag, l, RSC_PIECES_MAX) : NULL;
     rsc_diag_flush(diag);
     CHECK(placed[s], "%s", path[s]);
   }
-  const struct rsc_pairs *pairs = rsc_pair(arena, diag, placed[0], placed[1], &intersections);
+  const struct rsc_pairs *pairs = rsc_pair(arena, diag, placed[0], placed[1], RSC_PIECES_MAX, &intersections);
   rsc_diag_flush(diag);
   CHECK(pairs, "%s to %s", path[0], path[1]);
   return pairs;
@@ -80,8 +80,9 @@ static void check_group(const struct rsc_group *a, const struct rsc_group *b, co
 /* How many groups became part of another. */
 static int32_t check_packed(struct rsc_arena *arena, const struct rsc_pairs *pairs, int64_t direct_min,
                             const char *what) {
-  const struct rsc_flows *from = rsc_intersect(arena, pairs, direct_min, 0);
-  const struct rsc_flows *packed = rsc_flows_packed(arena, from), *wanted = rsc_intersect(arena, pairs, INT64_MAX, 0);
+  const struct rsc_flows *from = rsc_intersect(arena, NULL, pairs, RSC_PIECES_MAX, direct_min, 0);
+  const struct rsc_flows *packed = rsc_flows_packed(arena, from);
+  const struct rsc_flows *wanted = rsc_intersect(arena, NULL, pairs, RSC_PIECES_MAX, INT64_MAX, 0);
   CHECK(packed->group_count == wanted->group_count, "%s: %d, %d", what, packed->group_count, wanted->group_count);
   CHECK(packed->flow_count == wanted->flow_count && packed->desc_count == wanted->desc_count, "%s", what);
   CHECK(packed->intersections == wanted->intersections, "%s", what);
