@@ -87,19 +87,20 @@ static void seat_all(const struct reshard_context *context, struct course *cours
   }
 }
 
+/* Also without memory it is known whether an id is to be heard: the others are told then. */
 static enum reshard_status set_course(const struct reshard_context *context, struct course *course,
                                       struct reshard_fault *fault) {
   struct rsr_kin kin;
   uint32_t all_can, kin_can, stay;
   bool alike = survey(context, &kin, &all_can, &kin_can, &stay);
-  course->ranks = malloc(context->world * sizeof *course->ranks);
-  course->excluded = malloc(((size_t)kin.size + 1) * sizeof *course->excluded);
-  if (!course->ranks || !course->excluded) return rsr_no_memory(fault, "the ranks of a communicator", kin.size);
   course->join = context->world - stay;
   course->leave = kin.size > stay ? kin.size - stay : 0;
   course->aborts = !(kin_can & IS_IDLE);
   course->is_new = stay == 0 || !alike || !(kin_can & IS_SOUND) || (course->leave > 0 && !(kin_can & CAN_SHRINK)) ||
                    (course->join > 0 && !(all_can & CAN_GROW)) || (course->leave == 0 && course->aborts);
+  course->ranks = malloc(context->world * sizeof *course->ranks);
+  course->excluded = malloc(((size_t)kin.size + 1) * sizeof *course->excluded);
+  if (!course->ranks || !course->excluded) return rsr_no_memory(fault, "the ranks of a communicator", kin.size);
   if (!course->is_new) seat_all(context, course, kin.size);
   if (!course->is_new) return RESHARD_OK;
   course->root = 0;
@@ -125,7 +126,7 @@ static enum reshard_status hear_id(struct reshard_context *context, const struct
   if (rc != 0 && status == RESHARD_OK)
     status = rsr_fault(fault, RESHARD_TIMEOUT,
                        "%s: the caller's all-gather failed with %d: a rank is dead, late or not reached",
-                       context->regroups ? "regroup" : "context_open", rc);
+                       rsr_meeting(context), rc);
   for (uint32_t r = 0; r < context->world && status == RESHARD_OK; r++) {
     if (all[r].status != RESHARD_OK)
       status = rsr_fault(fault, RESHARD_PEER_FAILED, "world rank %u could not make the communicator", r);
@@ -213,17 +214,21 @@ static enum reshard_status end_old(struct reshard_context *context, struct resha
   return RESHARD_OK;
 }
 
+static enum reshard_status end_or_shrink(struct reshard_context *context, const struct course *course,
+                                         struct reshard_fault *fault) {
+  if (course->is_new) return end_old(context, fault);
+  return course->leave > 0 ? shrink(context, course, fault) : RESHARD_OK;
+}
+
+/* A rank that has failed before takes its part in what all hear. */
 static enum reshard_status run_course(struct reshard_context *context, const struct course *course,
-                                      struct reshard_fault *fault) {
+                                      enum reshard_status status, struct reshard_fault *fault) {
   struct rsr_device *device = rsr_device_of(context);
   struct rsr_nccl_id id = {{0}};
   uint64_t name = device->kin.id;
-  enum reshard_status status = RESHARD_OK;
-  if (course->is_new)
-    status = end_old(context, fault);
-  else if (course->leave > 0)
-    status = shrink(context, course, fault);
-  for (uint32_t i = 0; !course->is_new && i < course->leave; i++) name = mix(name, &course->excluded[i], sizeof(int));
+  if (status == RESHARD_OK) status = end_or_shrink(context, course, fault);
+  for (uint32_t i = 0; status == RESHARD_OK && !course->is_new && i < course->leave; i++)
+    name = mix(name, &course->excluded[i], sizeof(int));
   if (course->is_new || course->join > 0) {
     status = hear_id(context, course, status, &id, fault);
     if (status == RESHARD_OK) status = course->is_new ? begin(context, &id, fault) : grow(context, course, &id, fault);
@@ -240,16 +245,21 @@ static bool is_identity(const uint32_t *ranks, uint32_t world) {
   return r == world;
 }
 
+static enum reshard_status enter(struct reshard_context *context, struct reshard_fault *fault) {
+  if (!rsr_device_of(context)->stuck) return rsr_device_enter(context, fault);
+  return rsr_fault(fault, RESHARD_BACKEND_FAILED,
+                   "regroup: the device of world rank %u still works on a refit that was given up; close the context",
+                   context->world_rank);
+}
+
 enum reshard_status rsr_comm_connect(struct reshard_context *context, struct reshard_fault *fault) {
   struct rsr_device *device = rsr_device_of(context);
   struct course course = {0};
-  if (device->stuck)
-    return rsr_fault(fault, RESHARD_BACKEND_FAILED,
-                     "regroup: the device of world rank %u still works on a refit that was given up; close the context",
-                     context->world_rank);
-  enum reshard_status status = rsr_device_enter(context, fault);
-  if (status == RESHARD_OK) status = set_course(context, &course, fault);
-  if (status == RESHARD_OK) status = run_course(context, &course, fault);
+  enum reshard_status entered = enter(context, fault), status = entered;
+  struct reshard_fault second;
+  enum reshard_status set = set_course(context, &course, entered == RESHARD_OK ? fault : &second);
+  if (status == RESHARD_OK) status = set;
+  status = run_course(context, &course, status, fault);
   if (status != RESHARD_OK) rsr_comm_abort(context);
   free(course.excluded);
   free(device->comm_ranks);
@@ -259,5 +269,5 @@ enum reshard_status rsr_comm_connect(struct reshard_context *context, struct res
     device->comm_ranks = NULL;
   }
   device->is_captured = false;
-  return rsr_device_leave(context, status, fault);
+  return entered == RESHARD_OK ? rsr_device_leave(context, status, fault) : status;
 }
