@@ -72,6 +72,11 @@ static inline unsigned char *rsr_address(const struct rsr_slice *slice, uint32_t
 enum reshard_status rsr_slice_ready(const struct rsr_slice *slice, uint32_t world_rank, struct reshard_fault *fault);
 void rsr_slice_zero(const struct rsr_slice *slice);
 
+/* The call that ranks meet by, for words. */
+static inline const char *rsr_meeting(const struct reshard_context *context) {
+  return context->regroups ? "regroup" : "context_open";
+}
+
 /* ---- agreement --------------------------------------------------------------------------------------------------- */
 
 /* RSR_CALL_CONTEXT: ranks meet, those that open and those that regroup; their versions may differ. */

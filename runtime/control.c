@@ -12,7 +12,7 @@ static const char *call_text(const struct reshard_context *context, uint32_t cal
   switch (call) {
   case RSR_CALL_CONTEXT:
   case RSR_CALL_CONNECT:
-    return context->regroups ? "regroup" : "context_open";
+    return rsr_meeting(context);
   case RSR_CALL_PREPARE:
   case RSR_CALL_LINK:
     return "prepare";

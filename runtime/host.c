@@ -100,10 +100,6 @@ static void host_quiesce(struct reshard_context *context) {
 
 /* ---- set-up ------------------------------------------------------------------------------------------------------ */
 
-static const char *call_of(const struct reshard_context *context) {
-  return context->regroups ? "regroup" : "context_open";
-}
-
 static enum reshard_status take_seat(struct reshard_context *context, struct reshard_fault *fault) {
   struct reshard_host_group *group = rsr_host_of(context)->group;
   struct rsr_station *station = rsr_host_of(context)->station;
@@ -111,11 +107,11 @@ static enum reshard_status take_seat(struct reshard_context *context, struct res
   pthread_mutex_lock(&group->lock);
   if (atomic_load(&group->aborted)) {
     status =
-        rsr_fault(fault, RESHARD_WRONG_STATE, "%s: this group has failed before; make a new one", call_of(context));
+        rsr_fault(fault, RESHARD_WRONG_STATE, "%s: this group has failed before; make a new one", rsr_meeting(context));
   } else if (station->member) {
-    status =
-        rsr_fault(fault, RESHARD_WRONG_STATE, "%s: world rank %u has a context in this group already; close it first",
-                  call_of(context), context->world_rank);
+    status = rsr_fault(fault, RESHARD_WRONG_STATE,
+                       "%s: world rank %u has a context in this group already; close it, or make a new group",
+                       rsr_meeting(context), context->world_rank);
   } else {
     station->member = context;
     atomic_store(&station->begun, 0);
@@ -146,10 +142,10 @@ static enum reshard_status host_open(struct reshard_context *context, struct res
   struct reshard_host_group *group = context->config.group;
   if (!group)
     return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "%s: the host backend needs config.group, shared by all ranks",
-                     call_of(context));
+                     rsr_meeting(context));
   if (group->world != context->world) {
     return rsr_fault(fault, RESHARD_INVALID_ARGUMENT, "%s: the group is for %u ranks, the plan's world has %u",
-                     call_of(context), group->world, context->world);
+                     rsr_meeting(context), group->world, context->world);
   }
   struct rsr_host *host = calloc(1, sizeof *host);
   if (!host) return rsr_no_memory(fault, "the host backend", sizeof *host);
@@ -162,7 +158,7 @@ static enum reshard_status host_open(struct reshard_context *context, struct res
   enum reshard_status status = take_seat(context, fault);
   if (status == RESHARD_OK && pthread_create(&host->thread, NULL, work, host) != 0) {
     leave_seat(context);
-    status = rsr_fault(fault, RESHARD_NO_MEMORY, "%s: cannot start the thread of world rank %u", call_of(context),
+    status = rsr_fault(fault, RESHARD_NO_MEMORY, "%s: cannot start the thread of world rank %u", rsr_meeting(context),
                        context->world_rank);
   }
   if (status != RESHARD_OK) free_host(context);

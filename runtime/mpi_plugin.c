@@ -115,15 +115,20 @@ static enum reshard_status check_world(const struct reshard_context *context, st
   int rank, size;
   MPI_Comm_rank(parent_of(context), &rank);
   MPI_Comm_size(parent_of(context), &size);
+  if ((uint32_t)size != context->world && context->config.mpi_comm) {
+    return rsr_fault(fault, RESHARD_INVALID_ARGUMENT,
+                     "%s: the plan's world has %u ranks, the communicator %d; give one of these ranks, in order",
+                     rsr_meeting(context), context->world, size);
+  }
   if ((uint32_t)size != context->world) {
     return rsr_fault(fault, RESHARD_INVALID_ARGUMENT,
-                     "context_open: the plan's world has %u ranks, the communicator %d; start %u processes (mpiexec -n "
-                     "%u)%s",
-                     context->world, size, context->world, context->world, foreign_launcher(more));
+                     "%s: the plan's world has %u ranks, MPI_COMM_WORLD %d; start %u processes (mpiexec -n %u)%s",
+                     rsr_meeting(context), context->world, size, context->world, context->world,
+                     foreign_launcher(more));
   }
   if ((uint32_t)rank == context->world_rank) return RESHARD_OK;
   return rsr_fault(fault, RESHARD_INVALID_ARGUMENT,
-                   "context_open: world rank %u is given, but this process is rank %d of the communicator",
+                   "%s: world rank %u is given, but this process is rank %d of the communicator", rsr_meeting(context),
                    context->world_rank, rank);
 }
 
@@ -136,7 +141,7 @@ static enum reshard_status mpi_open(struct reshard_context *context, struct resh
   mpi->drain_request = MPI_REQUEST_NULL;
   rsr_mpi_lock();
   rsr_mpi_retired_step();
-  status = rsr_line_open(parent_of(context), context->config.timeout_seconds, "context_open", &mpi->line, fault);
+  status = rsr_line_open(parent_of(context), context->config.timeout_seconds, rsr_meeting(context), &mpi->line, fault);
   mpi->context = context;
   if (status == RESHARD_OK)
     context->own = mpi;

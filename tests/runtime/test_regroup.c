@@ -40,6 +40,17 @@ static uint32_t rank_of(uint32_t step, uint32_t soul) {
   return at ? (uint32_t)(at - steps[step].places) : RESHARD_NO_RANK;
 }
 
+/* The group that it is in is of no use: it is told so, and all is as it was. */
+static void keeps_out(uint32_t step, uint32_t soul, struct reshard_config config) {
+  struct reshard_fault fault;
+  config.group = groups[step - 1];
+  enum reshard_status status = reshard_regroup(contexts[soul], plans[step], rank_of(step, soul), &config);
+  reshard_last_fault(contexts[soul], &fault);
+  CHECK(status == RESHARD_INVALID_ARGUMENT && !strcmp(fault.what, "regroup: the group is for 3 ranks, the plan's world "
+                                                                  "has 5"),
+        "thread %u: %d %s", soul, (int)status, fault.what);
+}
+
 static enum reshard_status come(uint32_t step, uint32_t soul, struct reshard_fault *fault) {
   struct reshard_config config;
   reshard_config_init(&config);
@@ -48,6 +59,7 @@ static enum reshard_status come(uint32_t step, uint32_t soul, struct reshard_fau
   config.timeout_seconds = steps[step].away || steps[step].dies ? 1 : 60;
   if (steps[step].dies == (char)('0' + soul)) config.inject.kind = RESHARD_INJECT_DIE;
   if (!contexts[soul]) return reshard_context_open(plans[step], rank_of(step, soul), &config, &contexts[soul], fault);
+  if (step == 1) keeps_out(step, soul, config);
   enum reshard_status status = reshard_regroup(contexts[soul], plans[step], rank_of(step, soul), &config);
   reshard_last_fault(contexts[soul], fault);
   return status;
