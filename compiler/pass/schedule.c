@@ -203,13 +203,6 @@ static int64_t best_chunk(const struct scheduler *s) {
   return chunk < steps[0].quantum ? steps[0].quantum : chunk;
 }
 
-/* What staging allows beyond this is found by the search. */
-static int64_t auto_chunk(const struct scheduler *s) {
-  int64_t chunk = best_chunk(s);
-  if (chunk > s->limits->staging / 2) chunk = s->limits->staging / 2;
-  return chunk > 8 ? chunk : 8;
-}
-
 static int64_t longest_stream(const struct scheduler *s) {
   int64_t most = 1;
   for (int64_t i = 0; i < s->routes->stream_count; i++)
@@ -346,7 +339,7 @@ const struct rsc_rounds *rsc_schedule(struct rsc_arena *arena, struct rsc_diag *
   struct scheduler s = {
       .scratch = rsc_arena_new(), .routes = routes, .flows = flows, .cluster = cluster, .limits = limits};
   struct rsc_rounds *out = RSC_NEW(arena, struct rsc_rounds);
-  int64_t chunk = limits->chunk ? limits->chunk : auto_chunk(&s);
+  int64_t chunk = limits->chunk ? limits->chunk : best_chunk(&s);
   struct worst w = {0};
   find_grains(&s);
   bool ok = check_peers(&s, last ? diag : NULL);

@@ -179,6 +179,12 @@ def limits(c):
         _, err = c.want(0, "", "t", "i", "-o", "p", would.group(1), *apart)
         rounds = json.loads(c.want(0, "", "t", "i", "-o", "p", "--json", would.group(1), *apart)[0])["rounds"]
         check("note:" not in err and rounds == int(would.group(2)), f"{would.group(1)} does", f"{rounds}: {err}")
+    # What goes from buffer to buffer takes no staging, and does not count.
+    for side in "ti":
+        c.write(f"mixed.{side}", 'tensor "v" f32 [4096, 4096];\n' + c.read(side).decode().replace('buffer "w"', 'buffer "v" = "v"[4096 @x, 4096]; buffer "w"'))
+    rounds = json.loads(c.want(0, "", "mixed.t", "mixed.i", "-o", "p", "--json", *apart)[0])["rounds"]
+    same = json.loads(c.want(0, "", "mixed.t", "mixed.i", "-o", "p", "--json", "--staging=2MiB", *apart)[0])["rounds"]
+    check(rounds == same, "room for what is staged is enough", f"{rounds} rounds, {same} with less staging")
     _, err = c.want(1, "--max-peers=4 would do", "t", "i", "-o", "p", "--max-peers=3", *apart)
     c.want(0, "", "t", "i", "-o", "p", "--max-peers=4", *apart)
 
