@@ -10,44 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/pass/place_impl.h"
 #include "compiler/pass/place_value.h"
 #include "plans/format.h"
 
-struct classes {
-  RSC_VEC(struct rsc_class);
-};
-struct shapes {
-  RSC_VEC(struct rsc_shape);
-};
-struct rankmaps {
-  RSC_VEC(struct rsc_rankmap);
-};
-struct ranksets {
-  RSC_VEC(struct rsc_rankset);
-};
-struct families {
-  RSC_VEC(struct rsc_family);
-};
 struct mentions {
   RSC_VEC(int32_t); /* tensor indices in tree order */
-};
-struct slots {
-  RSC_VEC(struct rsc_slot);
-};
-
-struct placer {
-  struct rsc_arena *arena, *scratch;
-  struct rsc_diag *diag;
-  const struct rsc_layout *layout;
-  int64_t pieces; /* of a class, at most */
-  struct rsc_keys *class_keys, *shape_keys, *family_keys, *rankmap_keys, *rankset_keys;
-  struct rsc_keys *failed; /* statements that had an error */
-  struct classes classes;
-  struct shapes shapes;
-  struct rankmaps rankmaps;
-  struct ranksets ranksets;
-  struct families families;
-  struct rsc_key key; /* reused */
 };
 
 /* ---- class keys ---- */
@@ -92,89 +60,6 @@ static void key_value(struct placer *p, const struct rsc_value *v, struct mentio
   for (int64_t i = 0; i < v->child_count; i++) key_value(p, v->children[i], mentions);
 }
 
-/* ---- slots: what stands above each mention ---- */
-
-struct above {
-  int32_t cuts;
-  uint8_t op;
-  float constant;
-  bool cast, replica, twice;
-};
-
-static void walk_slots(struct placer *p, const struct rsc_value *v, struct above above, struct slots *out, bool *ok) {
-  above.cuts += v->cut_count;
-  for (int32_t i = 0; i < v->dim_count; i++) above.cuts += v->dims[i].cut_count;
-  switch (v->kind) {
-  case RSC_VALUE_CAST:
-    above.cast = true;
-    break;
-  case RSC_VALUE_REPLICA:
-    above.replica = true;
-    break;
-  case RSC_VALUE_NEG_EXP:
-  case RSC_VALUE_ADD:
-    if (above.op != RSP_OP_COPY && !above.twice) {
-      rsc_error(p->diag, RSC_OP_TWICE, v->span, "an element would go through two of neg_exp and add");
-      above.twice = true;
-      *ok = false;
-    }
-    above.op = v->kind == RSC_VALUE_ADD ? RSP_OP_ADD : RSP_OP_NEG_EXP;
-    above.constant = (float)v->constant;
-    break;
-  case RSC_VALUE_TENSOR:
-    *RSC_PUSH(p->arena, out) = (struct rsc_slot){.op = above.op,
-                                                 .cast = above.cast,
-                                                 .replica = above.replica,
-                                                 .cuts = above.cuts,
-                                                 .constant = above.constant,
-                                                 .span = v->span};
-    break;
-  default:
-    break;
-  }
-  for (int64_t i = 0; i < v->child_count; i++) walk_slots(p, v->children[i], above, out, ok);
-}
-
-static bool converts(enum rsp_dtype from, enum rsp_dtype to) {
-  bool to_ok = to == RSP_F16 || to == RSP_BF16 || to == RSP_F32 || to == RSP_F64;
-  return from == to || (to_ok && rsp_dtype_is_float(from));
-}
-
-static bool op_dtype(enum rsp_dtype d) {
-  return d == RSP_F16 || d == RSP_BF16 || d == RSP_F32;
-}
-
-/* The rules of dtypes for one mention; data flows buffer to tensor in training, tensor to buffer in inference. */
-static bool check_slot(struct placer *p, const struct rsc_buffer *b, enum rsp_dtype buffer, const struct rsc_slot *slot,
-                       const struct rsc_tensor *t) {
-  bool train = p->layout->side == RSC_TRAIN;
-  if (slot->op != RSP_OP_COPY && !(op_dtype(buffer) && op_dtype(t->dtype))) {
-    rsc_error(p->diag, RSC_OP_DTYPE, slot->span,
-              "neg_exp and add work on f16, bf16 and f32; tensor '%s' is %s, the buffer %s", t->name,
-              rsp_dtype_word(t->dtype), rsp_dtype_word(buffer));
-    return false;
-  }
-  if (slot->cast && b->dtype == RSP_DTYPE_NONE) {
-    rsc_error(p->diag, RSC_CAST_UNSTATED, slot->span, "cast needs the buffer's dtype: write  buffer \"%s\" f32 = ...",
-              b->name);
-    return false;
-  }
-  if (buffer == t->dtype) return true;
-  if (!slot->cast) {
-    rsc_error(p->diag, RSC_DTYPE_DIFFERS, slot->span,
-              "buffer '%s' is %s, but tensor '%s' is %s; write cast(...) to convert", b->name, rsp_dtype_word(buffer),
-              t->name, rsp_dtype_word(t->dtype));
-    return false;
-  }
-  enum rsp_dtype from = train ? buffer : t->dtype, to = train ? t->dtype : buffer;
-  if (converts(from, to)) return true;
-  rsc_error(p->diag, RSC_CAST_REFUSED, slot->span,
-            "no cast from %s to %s: data flows from the %s here, and only f16, bf16, f32 and f64 can be made "
-            "(quantising needs scales that no layout states)",
-            rsp_dtype_word(from), rsp_dtype_word(to), train ? "buffer to the tensor" : "tensor to the buffer");
-  return false;
-}
-
 /* The buffer's dtype, stated or its tensors'. */
 static enum rsp_dtype buffer_dtype(const struct placer *p, const struct rsc_buffer *b, const struct mentions *m) {
   if (b->dtype != RSP_DTYPE_NONE || m->len == 0) return b->dtype;
@@ -202,15 +87,6 @@ static int by_position(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-static void key_nest(struct placer *p, const struct rsc_nest *n, int64_t base) {
-  int64_t head[3] = {n->loop_count, n->base[RSC_F_TENSOR], n->base[RSC_F_POS] - base};
-  rsc_key_add(p->scratch, &p->key, head, sizeof head);
-  for (int32_t i = 0; i < n->loop_count; i++) {
-    int64_t loop[3] = {rsc_nest_count(n, i), rsc_nest_step(n, i, RSC_F_TENSOR), rsc_nest_step(n, i, RSC_F_POS)};
-    rsc_key_add(p->scratch, &p->key, loop, sizeof loop);
-  }
-}
-
 static void describe_where(struct placer *p, const struct rsc_class *c, const int64_t *coords, char *text,
                            size_t size) {
   const struct rsc_mesh *mesh = &p->layout->meshes[c->mesh];
@@ -229,7 +105,7 @@ static int32_t intern_entry(struct placer *p, struct rsc_keys *keys, struct rsc_
   key_list(p, local->dims, local->ndim);
   for (size_t i = 0; i < local->pieces.len; i++) {
     rsc_key_int(p->scratch, &p->key, local->pieces.at[i].slot);
-    key_nest(p, &local->pieces.at[i].nest, 0);
+    rsc_place_key_nest(p, &local->pieces.at[i].nest, 0);
   }
   bool fresh;
   int32_t id = rsc_keys_id(keys, p->key.at, p->key.len, &fresh);
@@ -278,123 +154,11 @@ static bool make_entries(struct placer *p, struct rsc_class *c, const struct rsc
   return true;
 }
 
-/* ---- shapes ---- */
-
-static int32_t intern_shape(struct placer *p, const struct rsc_entry *e, int32_t slot, int64_t base) {
-  p->key.len = 0;
-  for (size_t i = 0; i < e->pieces.len; i++)
-    if (e->pieces.at[i].slot == slot) key_nest(p, &e->pieces.at[i].nest, base);
-  bool fresh;
-  int32_t id = rsc_keys_id(p->shape_keys, p->key.at, p->key.len, &fresh);
-  if (!fresh) return id;
-  struct rsc_shape shape = {.t_min = INT64_MAX, .t_max = -1};
-  for (size_t i = 0; i < e->pieces.len; i++) {
-    if (e->pieces.at[i].slot != slot) continue;
-    struct rsc_nest n = rsc_nest_copy(p->arena, &e->pieces.at[i].nest, 3);
-    n.base[RSC_F_POS] -= base;
-    rsc_nest_normalize(&n, RSC_F_TENSOR);
-    int64_t lo = n.base[RSC_F_TENSOR], hi = lo + rsc_nest_extent(&n, RSC_F_TENSOR);
-    if (lo < shape.t_min) shape.t_min = lo;
-    if (hi > shape.t_max) shape.t_max = hi;
-    shape.elems += rsc_nest_elems(&n);
-    *RSC_PUSH(p->arena, &shape.nests) = n;
-  }
-  *RSC_PUSH(p->arena, &p->shapes) = shape;
-  return id;
-}
-
-static int32_t intern_family(struct placer *p, const struct rsc_occurrence *list, int32_t count, bool shared) {
-  p->key.len = 0;
-  rsc_key_int(p->scratch, &p->key, shared);
-  for (int32_t i = 0; i < count; i++) rsc_key_int(p->scratch, &p->key, list[i].shape);
-  bool fresh;
-  int32_t id = rsc_keys_id(p->family_keys, p->key.at, p->key.len, &fresh);
-  if (!fresh) return id;
-  int32_t *shapes = RSC_ARRAY(p->arena, int32_t, count);
-  for (int32_t i = 0; i < count; i++) shapes[i] = list[i].shape;
-  *RSC_PUSH(p->arena, &p->families) = (struct rsc_family){shapes, count, shared};
-  return id;
-}
-
-/* An occurrence while its entries are being collected. */
-struct open_occurrence {
-  int32_t shape;
-  int64_t base;
-  struct {
-    RSC_VEC(int32_t);
-  } entries;
-};
-
-struct open_occurrences {
-  RSC_VEC(struct open_occurrence);
-};
-
-static void add_occurrence(struct placer *p, struct open_occurrences *list, int32_t entry, int32_t shape,
-                           int64_t base) {
-  struct open_occurrence *o = NULL;
-  for (size_t i = list->len; i-- > 0 && !o;) /* copies stand in neighbouring entries: the search is short */
-    if (list->at[i].shape == shape && list->at[i].base == base) o = &list->at[i];
-  if (!o) {
-    o = RSC_PUSH(p->scratch, list);
-    *o = (struct open_occurrence){.shape = shape, .base = base};
-  }
-  *RSC_PUSH(p->scratch, &o->entries) = entry;
-}
-
-/* Numbers the sets of entries of a class. */
-struct entry_sets {
-  struct rsc_keys *keys;
-  RSC_VEC(struct rsc_entry_set);
-};
-
-static int32_t intern_entries(struct placer *p, struct entry_sets *sets, const int32_t *at, size_t count) {
-  bool fresh;
-  int32_t id = rsc_keys_id(sets->keys, at, count * sizeof *at, &fresh);
-  if (fresh) {
-    int32_t *copy = RSC_ARRAY(p->arena, int32_t, count);
-    memcpy(copy, at, count * sizeof *at);
-    *RSC_PUSH(p->arena, sets) = (struct rsc_entry_set){copy, (int32_t)count};
-  }
-  return id;
-}
-
-static void close_slot(struct placer *p, struct entry_sets *sets, struct rsc_slot *slot,
-                       const struct open_occurrences *list) {
-  struct rsc_occurrence *kept = RSC_ARRAY(p->arena, struct rsc_occurrence, list->len);
-  for (size_t i = 0; i < list->len; i++) {
-    const struct open_occurrence *o = &list->at[i];
-    kept[i] = (struct rsc_occurrence){intern_entries(p, sets, o->entries.at, o->entries.len), o->shape, o->base};
-  }
-  slot->occurrences = kept;
-  slot->occurrence_count = (int32_t)list->len;
-  slot->family = intern_family(p, kept, slot->occurrence_count, slot->shared);
-}
-
-/* Occurrences of every slot, in entry order: one pass over the pieces finds the first position of each slot. */
-static void make_occurrences(struct placer *p, struct rsc_class *c, struct rsc_slot *slots) {
-  struct open_occurrences *lists = RSC_ARRAY(p->scratch, struct open_occurrences, c->slot_count);
-  int32_t *last = RSC_ARRAY(p->scratch, int32_t, c->slot_count); /* entry + 1 */
-  for (int32_t e = 0; e < c->entry_count; e++) {
-    const struct rsc_entry *entry = &c->entries[e];
-    for (size_t i = 0; i < entry->pieces.len; i++) {
-      int32_t s = entry->pieces.at[i].slot;
-      if (s < 0 || last[s] == e + 1) continue;
-      last[s] = e + 1;
-      int64_t base = entry->pieces.at[i].nest.base[RSC_F_POS];
-      add_occurrence(p, &lists[s], e, intern_shape(p, entry, s, base), base);
-    }
-  }
-  struct entry_sets sets = {.keys = rsc_keys_new(p->scratch)};
-  for (int32_t s = 0; s < c->slot_count; s++) close_slot(p, &sets, &slots[s], &lists[s]);
-  c->entry_sets = sets.at;
-  c->entry_set_count = (int32_t)sets.len;
-}
-
 static bool make_class(struct placer *p, const struct rsc_buffer *b, const struct mentions *mentions,
                        struct rsc_class *c) {
   struct slots slots = {0};
   bool ok = true, *axes = RSC_ARRAY(p->scratch, bool, p->layout->meshes[b->mesh].axis_count);
-  walk_slots(p, b->value, (struct above){0}, &slots, &ok);
+  rsc_place_slots(p, b->value, &slots, &ok);
   c->mesh = b->mesh;
   c->dtype = buffer_dtype(p, b, mentions);
   c->slots = slots.at;
@@ -404,7 +168,7 @@ static bool make_class(struct placer *p, const struct rsc_buffer *b, const struc
     return false;
   }
   for (int32_t s = 0; s < c->slot_count; s++)
-    ok &= check_slot(p, b, c->dtype, &slots.at[s], &p->layout->tensors[mentions->at[s]]);
+    ok &= rsc_place_check_slot(p, b, c->dtype, &slots.at[s], &p->layout->tensors[mentions->at[s]]);
   if (!ok) return false;
   bool shared = false;
   walk_cut_axes(b->value, axes, &shared);
@@ -415,90 +179,8 @@ static bool make_class(struct placer *p, const struct rsc_buffer *b, const struc
   for (int32_t s = 0; s < c->slot_count; s++) slots.at[s].shared = shared || slots.at[s].cuts < c->cut_axis_count;
   c->cut_axes = cut_axes;
   if (!make_entries(p, c, b)) return false;
-  make_occurrences(p, c, slots.at);
+  rsc_place_occurrences(p, c, slots.at);
   return true;
-}
-
-/* ---- rank maps ---- */
-
-struct held {
-  int64_t rank;
-  int32_t entry;
-};
-
-static int by_rank(const void *a, const void *b) {
-  int64_t x = ((const struct held *)a)->rank, y = ((const struct held *)b)->rank;
-  return x < y ? -1 : x > y;
-}
-
-static int32_t intern_rankset(struct placer *p, const int64_t *ranks, int64_t count) {
-  bool fresh;
-  int32_t id = rsc_keys_id(p->rankset_keys, ranks, (size_t)count * sizeof *ranks, &fresh);
-  if (fresh) *RSC_PUSH(p->arena, &p->ranksets) = (struct rsc_rankset){rsc_keys_bytes(p->rankset_keys, id, NULL), count};
-  return id;
-}
-
-static int by_value(const void *a, const void *b) {
-  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return x < y ? -1 : x > y;
-}
-
-/* The ranks that hold an entry of each entry set of the class. */
-static const int32_t *make_ranksets(struct placer *p, const struct rsc_class *c, const struct held *held,
-                                    int64_t count) {
-  int64_t *start = RSC_ARRAY(p->scratch, int64_t, c->entry_count + 2), *at = start + 1;
-  int64_t *by_entry = RSC_ARRAY(p->scratch, int64_t, count), *some = RSC_ARRAY(p->scratch, int64_t, count);
-  int32_t *sets = RSC_ARRAY(p->arena, int32_t, c->entry_set_count);
-  for (int64_t i = 0; i < count; i++) at[held[i].entry + 1]++;
-  for (int32_t e = 0; e < c->entry_count; e++) at[e + 1] += at[e];
-  for (int64_t i = 0; i < count; i++) by_entry[at[held[i].entry]++] = held[i].rank; /* now start[e] begins entry e */
-  for (int32_t s = 0; s < c->entry_set_count; s++) {
-    const struct rsc_entry_set *set = &c->entry_sets[s];
-    int64_t found = 0;
-    for (int32_t i = 0; i < set->count; i++)
-      for (int64_t k = start[set->at[i]]; k < start[set->at[i] + 1]; k++) some[found++] = by_entry[k];
-    if (set->count > 1) qsort(some, (size_t)found, sizeof *some, by_value);
-    sets[s] = intern_rankset(p, some, found);
-  }
-  return sets;
-}
-
-static struct rsc_rankmap make_rankmap(struct placer *p, const struct rsc_class *c, const int64_t *pins) {
-  const struct rsc_mesh *mesh = &p->layout->meshes[c->mesh];
-  struct held *held = RSC_ARRAY(p->scratch, struct held, mesh->rank_count);
-  int64_t *coords = RSC_ARRAY(p->scratch, int64_t, mesh->axis_count), count = 0;
-  for (int64_t at = 0; at < mesh->rank_count; at++) {
-    int64_t rest = at, index = 0;
-    bool in = true;
-    for (int32_t a = mesh->axis_count; a-- > 0;) {
-      coords[a] = rest % mesh->axes[a].size;
-      rest /= mesh->axes[a].size;
-      in &= pins[a] < 0 || pins[a] == coords[a];
-    }
-    if (!in) continue;
-    for (int32_t i = 0; i < c->cut_axis_count; i++)
-      index = index * mesh->axes[c->cut_axes[i]].size + coords[c->cut_axes[i]];
-    held[count++] = (struct held){mesh->ranks[at], c->entry_of[index]};
-  }
-  qsort(held, (size_t)count, sizeof *held, by_rank);
-  int64_t *ranks = RSC_ARRAY(p->arena, int64_t, count);
-  int32_t *entries = RSC_ARRAY(p->arena, int32_t, count);
-  for (int64_t i = 0; i < count; i++) {
-    ranks[i] = held[i].rank;
-    entries[i] = held[i].entry;
-  }
-  return (struct rsc_rankmap){ranks, entries, count, make_ranksets(p, c, held, count)};
-}
-
-static int32_t rankmap_of(struct placer *p, int32_t klass, const int64_t *pins) {
-  const struct rsc_class *c = &p->classes.at[klass];
-  p->key.len = 0;
-  rsc_key_int(p->scratch, &p->key, klass);
-  rsc_key_add(p->scratch, &p->key, pins, (size_t)p->layout->meshes[c->mesh].axis_count * sizeof *pins);
-  bool fresh;
-  int32_t id = rsc_keys_id(p->rankmap_keys, p->key.at, p->key.len, &fresh);
-  if (fresh) *RSC_PUSH(p->arena, &p->rankmaps) = make_rankmap(p, c, pins);
-  return id;
 }
 
 /* ---- the pass ---- */
@@ -538,7 +220,7 @@ static struct rsc_placed_buffer place_buffer(struct placer *p, const struct rsc_
   int32_t *slots = RSC_ARRAY(p->arena, int32_t, mentions.len);
   if (mentions.len) memcpy(slots, mentions.at, mentions.len * sizeof *slots);
   placed.slots = slots;
-  placed.rankmap = rankmap_of(p, placed.klass, b->pins);
+  placed.rankmap = rsc_place_rankmap(p, placed.klass, b->pins);
   return placed;
 }
 

@@ -12,7 +12,7 @@
 #include "compiler/base/check.h"
 
 /* "[4, 8]" into a buffer of the arena. */
-static const char *shape_text(struct rsc_place_context *cx, const int64_t *dims, int32_t ndim) {
+const char *rsc_shape_text(struct rsc_place_context *cx, const int64_t *dims, int32_t ndim) {
   char text[RSC_MAX_DIMS * 24 + 4];
   int at = snprintf(text, sizeof text, "[");
   for (int32_t i = 0; i < ndim; i++)
@@ -21,21 +21,21 @@ static const char *shape_text(struct rsc_place_context *cx, const int64_t *dims,
   return rsc_arena_strdup(cx->arena, text, (size_t)at);
 }
 
-static bool checked_elems(struct rsc_place_context *cx, struct rsc_span span, const int64_t *dims, int32_t ndim) {
+bool rsc_checked_elems(struct rsc_place_context *cx, struct rsc_span span, const int64_t *dims, int32_t ndim) {
   int64_t n = 1;
   bool zero = false;
   for (int32_t i = 0; i < ndim; i++) zero |= dims[i] == 0;
   for (int32_t i = 0; i < ndim && !zero; i++)
     if (rsc_mul(n, dims[i], &n) || n > INT64_MAX / 8) { /* bytes fit too */
-      rsc_error(cx->diag, RSC_OVERFLOW, span, "the shape %s%s has more than 2^60 elements", shape_text(cx, dims, ndim),
-                cx->where);
+      rsc_error(cx->diag, RSC_OVERFLOW, span, "the shape %s%s has more than 2^60 elements",
+                rsc_shape_text(cx, dims, ndim), cx->where);
       return false;
     }
   return true;
 }
 
 /* Whether the last operation, the one at `span`, has left the pieces within their limit. */
-static bool within_pieces(struct rsc_place_context *cx, struct rsc_span span) {
+bool rsc_within_pieces(struct rsc_place_context *cx, struct rsc_span span) {
   if (!rsc_budget_spent(cx->budget)) return true;
   rsc_error(cx->diag, RSC_PIECES_LIMIT, span, "this leaves the buffer in too many pieces%s: the cuts do not nest",
             cx->where);
@@ -46,172 +46,12 @@ static bool within_pieces(struct rsc_place_context *cx, struct rsc_span span) {
   return false;
 }
 
-/* ---- cuts ---- */
-
-struct range {
-  int64_t lo, hi;
-};
-
-struct cut_parts {
-  int64_t padded; /* extent after the rule's own padding */
-  RSC_VEC(struct range);
-};
-
-static const char rules_text[] =
-    "an uneven cut needs a rule: chunk (torch.chunk), balanced (numpy array_split), padded, "
-    "a table of sizes, cyclic, share or each";
-
-static bool uneven(struct rsc_place_context *cx, const struct rsc_cut *cut, const char *what, int64_t d, int64_t n) {
-  rsc_error(cx->diag, RSC_CUT_UNEVEN, cut->span, "%s of %" PRId64 " cannot be cut evenly into %" PRId64 "%s%s", what, d,
-            n, cut->rule == RSC_CUT_EVEN ? " by axis '" : "",
-            cut->rule == RSC_CUT_EVEN ? cx->mesh->axes[cut->axis].name : "");
-  return false;
-}
-
-/* Which of how many groups coordinate c of n is in; resolve has seen that they fill the axis. */
-static int64_t share_group(const struct rsc_share *share, int64_t n, int64_t c, int64_t *groups) {
-  int64_t k = share ? share->k : 1, group = 0;
-  *groups = k ? n / k : share->group_count;
-  if (k) return c / k;
-  for (int64_t end = share->groups[0]; c >= end; end += share->groups[group]) group++;
-  return group;
-}
-
-static void add_range(struct rsc_place_context *cx, struct cut_parts *parts, int64_t lo, int64_t hi) {
-  *RSC_PUSH(cx->arena, parts) = (struct range){lo, hi};
-}
-
-static bool cut_sizes(struct rsc_place_context *cx, const struct rsc_cut *cut, int64_t d, int64_t n, int64_t c,
-                      struct cut_parts *parts) {
-  int64_t sum = 0, lo = 0;
-  bool bad = cut->list_len != n;
-  for (int64_t i = 0; i < cut->list_len; i++) {
-    if (i == c) lo = sum;
-    bad |= cut->list[i] < 0 || rsc_add(sum, cut->list[i], &sum);
-  }
-  if (bad || sum != d) {
-    rsc_error(cx->diag, RSC_CUT_SIZES_SUM, cut->span,
-              "%" PRId64 " sizes that add up to %" PRId64 " are given; axis '%s' needs %" PRId64
-              " sizes that add up to %" PRId64,
-              cut->list_len, sum, cx->mesh->axes[cut->axis].name, n, d);
-    return false;
-  }
-  add_range(cx, parts, lo, lo + cut->list[c]);
-  return true;
-}
-
-static bool cut_each(struct rsc_place_context *cx, const struct rsc_cut *cut, int64_t d, int64_t n, int64_t c,
-                     struct cut_parts *parts) {
-  int64_t sum = 0;
-  bool bad = false;
-  for (int64_t i = 0; i < cut->list_len; i++) bad |= cut->list[i] < 0 || rsc_add(sum, cut->list[i], &sum);
-  if (bad || sum != d) {
-    rsc_error(cx->diag, RSC_CUT_SIZES_SUM, cut->span,
-              "the sections of each add up to %" PRId64 ", but the dimension has %" PRId64, sum, d);
-    return false;
-  }
-  sum = 0;
-  for (int64_t i = 0; i < cut->list_len; i++) {
-    int64_t groups, group = share_group(cut->shares ? &cut->shares[i] : NULL, n, c, &groups), len = cut->list[i];
-    if (len % groups != 0) return uneven(cx, cut, "a section", len, groups);
-    add_range(cx, parts, sum + len / groups * group, sum + len / groups * (group + 1));
-    sum += len;
-  }
-  return true;
-}
-
-static int64_t least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
-/* min(size * c, d), without the overflow. */
-static int64_t chunk_start(int64_t d, int64_t size, int64_t c) {
-  return size && c <= d / size ? size * c : d;
-}
-
-/* Which indices of an extent d coordinate c keeps. For CYCLIC all ranges are listed: used for stacks only. */
-static bool cut_parts(struct rsc_place_context *cx, const struct rsc_cut *cut, int64_t d, struct cut_parts *parts) {
-  int64_t n = cx->mesh->axes[cut->axis].size, c = cx->coords[cut->axis], group, groups, size;
-  parts->padded = d;
-  switch (cut->rule) {
-  case RSC_CUT_EVEN:
-    if (d % n != 0) {
-      rsc_error(cx->diag, RSC_CUT_UNEVEN, cut->span,
-                "a dimension of %" PRId64 " cannot be cut evenly into %" PRId64 " parts by axis '%s'", d, n,
-                cx->mesh->axes[cut->axis].name);
-      rsc_note(cx->diag, (struct rsc_span){.file = -1}, "%s", rules_text);
-      return false;
-    }
-    add_range(cx, parts, d / n * c, d / n * (c + 1));
-    return true;
-  case RSC_CUT_CHUNK:
-    size = rsc_ceildiv(d, n);
-    add_range(cx, parts, chunk_start(d, size, c), chunk_start(d, size, c + 1));
-    return true;
-  case RSC_CUT_BALANCED:
-    size = d / n;
-    add_range(cx, parts, size * c + least(c, d % n), size * (c + 1) + least(c + 1, d % n));
-    return true;
-  case RSC_CUT_SIZES:
-    return cut_sizes(cx, cut, d, n, c, parts);
-  case RSC_CUT_CYCLIC:
-    for (int64_t lo = c * cut->arg; lo < d; lo += n * cut->arg) add_range(cx, parts, lo, least(lo + cut->arg, d));
-    return true;
-  case RSC_CUT_SHARE:
-    group = share_group(cut->shares, n, c, &groups);
-    if (d % groups != 0) return uneven(cx, cut, "a dimension", d, groups);
-    add_range(cx, parts, d / groups * group, d / groups * (group + 1));
-    return true;
-  case RSC_CUT_PADDED:
-    if (rsc_mul(cut->arg, n, &size) || rsc_mul(rsc_ceildiv(d, size), size, &parts->padded)) {
-      rsc_error(cx->diag, RSC_OVERFLOW, cut->span, "the padded extent exceeds 63 bits");
-      return false;
-    }
-    add_range(cx, parts, parts->padded / n * c, parts->padded / n * (c + 1));
-    return true;
-  case RSC_CUT_EACH:
-    return cut_each(cx, cut, d, n, c, parts);
-  }
-  return false;
-}
-
-static bool cut_value(struct rsc_place_context *cx, const struct rsc_cut *cut, int32_t k, struct rsc_local *v) {
-  if (cut->rule == RSC_CUT_CYCLIC) {
-    int64_t n = cx->mesh->axes[cut->axis].size, period;
-    if (rsc_mul(cut->arg, n, &period) || period > INT64_MAX / 2) {
-      rsc_error(cx->diag, RSC_OVERFLOW, cut->span, "the period of cyclic exceeds 63 bits");
-      return false;
-    }
-    rsc_local_cyclic(cx->arena, cx->budget, v, k, cut->arg, n, cx->coords[cut->axis], v);
-    return within_pieces(cx, cut->span);
-  }
-  struct cut_parts parts = {0};
-  if (!cut_parts(cx, cut, v->dims[k], &parts)) return false;
-  struct rsc_local whole = *v;
-  int64_t dims[RSC_MAX_DIMS];
-  memcpy(dims, v->dims, sizeof dims);
-  dims[k] = parts.padded;
-  if (!checked_elems(cx, cut->span, dims, v->ndim)) return false;
-  rsc_local_pad(cx->arena, cx->budget, v, k, parts.padded, &whole);
-  struct rsc_local *kept = RSC_ARRAY(cx->arena, struct rsc_local, parts.len + 1);
-  for (size_t i = 0; i < parts.len && !rsc_budget_spent(cx->budget); i++)
-    rsc_local_slice(cx->arena, cx->budget, &whole, k, parts.at[i].lo, parts.at[i].hi, &kept[i]);
-  if (!within_pieces(cx, cut->span)) return false;
-  if (parts.len == 0)
-    rsc_local_slice(cx->arena, cx->budget, &whole, k, 0, 0, v);
-  else if (parts.len == 1)
-    *v = kept[0];
-  else
-    rsc_local_cat(cx->arena, cx->budget, kept, (int64_t)parts.len, k, v);
-  return within_pieces(cx, cut->span);
-}
-
 /* ---- view ---- */
 
 static bool view_mismatch(struct rsc_place_context *cx, const struct rsc_value *value, const struct rsc_local *v,
                           const char *why) {
   rsc_error(cx->diag, RSC_VIEW_PRODUCT, value->span, "the view does not fit the local shape %s%s: %s",
-            shape_text(cx, v->dims, v->ndim), cx->where, why);
+            rsc_shape_text(cx, v->dims, v->ndim), cx->where, why);
   return false;
 }
 
@@ -259,7 +99,7 @@ static bool view_dims(struct rsc_place_context *cx, const struct rsc_value *valu
   if (product != have) {
     char why[120];
     snprintf(why, sizeof why, "it has %" PRId64 " elements, the view %s has %" PRId64, have,
-             shape_text(cx, dims, *count), product);
+             rsc_shape_text(cx, dims, *count), product);
     return view_mismatch(cx, value, v, why);
   }
   return true;
@@ -275,14 +115,14 @@ static bool apply_dim(struct rsc_place_context *cx, const struct rsc_dim *dim, i
     int64_t dims[RSC_MAX_DIMS];
     memcpy(dims, v->dims, sizeof dims);
     dims[k] = dim->pad_to;
-    if (!checked_elems(cx, dim->span, dims, v->ndim)) return false;
+    if (!rsc_checked_elems(cx, dim->span, dims, v->ndim)) return false;
     rsc_local_pad(cx->arena, cx->budget, v, k, dim->pad_to, v);
-    if (!within_pieces(cx, dim->span)) return false;
+    if (!rsc_within_pieces(cx, dim->span)) return false;
   }
   for (int32_t i = 0; i < dim->cut_count; i++)
-    if (!cut_value(cx, &dim->cuts[i], k, v)) {
+    if (!rsc_cut_value(cx, &dim->cuts[i], k, v)) {
       rsc_note(cx->diag, (struct rsc_span){.file = -1}, "this is dimension %d of the local shape %s%s", k,
-               shape_text(cx, v->dims, v->ndim), cx->where);
+               rsc_shape_text(cx, v->dims, v->ndim), cx->where);
       return false;
     }
   return true;
@@ -312,7 +152,7 @@ static bool place_gap(struct rsc_place_context *cx, const struct rsc_value *valu
     return false;
   }
   for (int32_t i = 0; i < value->dim_count; i++) dims[i] = value->dims[i].size;
-  if (!checked_elems(cx, value->span, dims, value->dim_count)) return false;
+  if (!rsc_checked_elems(cx, value->span, dims, value->dim_count)) return false;
   rsc_local_fill(cx->arena, RSC_SLOT_GAP, dims, value->dim_count, out);
   return apply_dims(cx, value, out);
 }
@@ -328,8 +168,8 @@ static bool same_but(const struct rsc_local *a, const struct rsc_local *b, int64
 
 static bool differ(struct rsc_place_context *cx, struct rsc_span span, const char *word, const struct rsc_local *a,
                    const struct rsc_local *b) {
-  rsc_error(cx->diag, RSC_SHAPES_DIFFER, span, "%s of %s and %s%s", word, shape_text(cx, a->dims, a->ndim),
-            shape_text(cx, b->dims, b->ndim), cx->where);
+  rsc_error(cx->diag, RSC_SHAPES_DIFFER, span, "%s of %s and %s%s", word, rsc_shape_text(cx, a->dims, a->ndim),
+            rsc_shape_text(cx, b->dims, b->ndim), cx->where);
   return false;
 }
 
@@ -354,9 +194,9 @@ static bool place_cat(struct rsc_place_context *cx, const struct rsc_value *valu
   int64_t dims[RSC_MAX_DIMS];
   memcpy(dims, parts[0].dims, sizeof dims);
   dims[value->k] = total;
-  if (!checked_elems(cx, value->span, dims, parts[0].ndim)) return false;
+  if (!rsc_checked_elems(cx, value->span, dims, parts[0].ndim)) return false;
   rsc_local_cat(cx->arena, cx->budget, parts, value->child_count, (int32_t)value->k, out);
-  return within_pieces(cx, value->span);
+  return rsc_within_pieces(cx, value->span);
 }
 
 static void skip_mentions(const struct rsc_value *value, int32_t *mention) {
@@ -371,9 +211,9 @@ struct slots {
 static bool stack_slots(struct rsc_place_context *cx, const struct rsc_value *value, struct slots *out) {
   for (int64_t i = 0; i < value->child_count; i++) *RSC_PUSH(cx->arena, out) = i;
   for (int32_t c = 0; c < value->cut_count; c++) {
-    struct cut_parts parts = {0};
+    struct rsc_cut_parts parts = {0};
     struct slots kept = {0};
-    if (!cut_parts(cx, &value->cuts[c], (int64_t)out->len, &parts)) {
+    if (!rsc_cut_parts(cx, &value->cuts[c], (int64_t)out->len, &parts)) {
       return false;
     }
     for (size_t p = 0; p < parts.len; p++)
@@ -423,12 +263,12 @@ static bool place_stack(struct rsc_place_context *cx, const struct rsc_value *va
   int64_t dims[RSC_MAX_DIMS];
   memcpy(dims, shape.dims, sizeof dims);
   dims[0] = (int64_t)slots.len;
-  if (!checked_elems(cx, value->span, dims, shape.ndim)) return false;
+  if (!rsc_checked_elems(cx, value->span, dims, shape.ndim)) return false;
   if (slots.len)
     rsc_local_cat(cx->arena, cx->budget, rows, (int64_t)slots.len, 0, out);
   else
     rsc_local_slice(cx->arena, cx->budget, &shape, 0, 0, 0, out);
-  return within_pieces(cx, value->span);
+  return rsc_within_pieces(cx, value->span);
 }
 
 static bool place_slice(struct rsc_place_context *cx, const struct rsc_value *value, int32_t *mention,
@@ -441,7 +281,7 @@ static bool place_slice(struct rsc_place_context *cx, const struct rsc_value *va
     return false;
   }
   rsc_local_slice(cx->arena, cx->budget, out, (int32_t)value->k, value->lo, value->hi, out);
-  return within_pieces(cx, value->span);
+  return rsc_within_pieces(cx, value->span);
 }
 
 static bool place_permute(struct rsc_place_context *cx, const struct rsc_value *value, int32_t *mention,
@@ -457,7 +297,7 @@ static bool place_permute(struct rsc_place_context *cx, const struct rsc_value *
     return false;
   }
   rsc_local_permute(cx->arena, cx->budget, out, value->perm, out);
-  return within_pieces(cx, value->span);
+  return rsc_within_pieces(cx, value->span);
 }
 
 bool rsc_place_value(struct rsc_place_context *cx, const struct rsc_value *value, int32_t *mention,

@@ -30,6 +30,30 @@ struct rsc_place_context {
 bool rsc_place_value(struct rsc_place_context *cx, const struct rsc_value *value, int32_t *mention,
                      struct rsc_local *out);
 
+/* "[4, 8]", in the context's arena. */
+const char *rsc_shape_text(struct rsc_place_context *cx, const int64_t *dims, int32_t ndim);
+/* Whether the shape's bytes can be counted; says so if not. */
+bool rsc_checked_elems(struct rsc_place_context *cx, struct rsc_span span, const int64_t *dims, int32_t ndim);
+/* Whether the last operation, the one at `span`, has left the pieces within their limit; says so if not. */
+bool rsc_within_pieces(struct rsc_place_context *cx, struct rsc_span span);
+
+/* ---- cuts (place_cut.c) ---- */
+
+struct rsc_range {
+  int64_t lo, hi;
+};
+
+struct rsc_cut_parts {
+  int64_t padded; /* extent after the rule's own padding */
+  RSC_VEC(struct rsc_range);
+};
+
+/* Which indices of an extent d the coordinate keeps; false after an error. For CYCLIC all ranges are listed: used for
+ * stacks only. */
+bool rsc_cut_parts(struct rsc_place_context *cx, const struct rsc_cut *cut, int64_t d, struct rsc_cut_parts *parts);
+/* Cuts dimension k of a local value. */
+bool rsc_cut_value(struct rsc_place_context *cx, const struct rsc_cut *cut, int32_t k, struct rsc_local *v);
+
 /* ---- the algebra on local values (place_algebra.c): pure but for the nests that they pay for ---- */
 
 int64_t rsc_local_elems(const struct rsc_local *v);
