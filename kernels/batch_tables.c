@@ -194,10 +194,10 @@ static uint64_t tiles_of_turn(const unsigned char *image, const struct rsk_serie
 }
 
 enum rsk_status rsk_batch_take(struct rsk_batch *batch, uint64_t series, uint32_t turn) {
+  if (batch->in_table || batch->kernel == RSK_KERNEL_HASH) return RSK_MIXED;
   struct reader *reader = (struct reader *)(void *)batch->series.at + series;
   const struct rsk_series *of = (const struct rsk_series *)(const void *)(batch->image.at + reader->at);
   uint64_t begin;
-  if (batch->in_table || batch->kernel == RSK_KERNEL_HASH) return RSK_MIXED;
   if (__builtin_mul_overflow(turn, of->quantum, &begin) || begin >= of->bytes) return RSK_OK;
   struct rsk_span span = rsk_turn_span(of, turn);
   struct rsk_part part = {.series = (uint32_t)(reader->at / RSK_SERIES_BYTES), .turn = turn};
