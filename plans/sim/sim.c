@@ -23,7 +23,6 @@
 
 #define COARSE_MESSAGES 4e6                     /* below, all rounds are computed anyway */
 enum { CYCLE = 64, COMPUTED = 8, SETTLED = 4 }; /* in periods: of a cycle; of it computed; not counted for the pace */
-enum { LANES = 8 };                             /* edges worked on at the same time */
 
 #define MOST_RING_BYTES 5e8 /* with longer periods every round is computed anew */
 
@@ -38,9 +37,9 @@ struct edge {
   uint32_t src, dst, way;
 };
 struct edges {
-  uint32_t *at;            /* indices of edges */
+  uint32_t *at;            /* indices of edges; a source's begin where its edges do */
+  uint32_t *counts;        /* per source */
   uint32_t *where, *users; /* per edge: its place in `at`; streams in progress */
-  size_t count;
 };
 
 /* A change of what happens in the rounds of one residue of the period. */
@@ -60,6 +59,7 @@ struct sim {
   uint32_t ring;
   struct edge *edges;
   size_t edge_count;
+  uint32_t *edge_starts;          /* per source, one more */
   uint32_t *edge_of;              /* per flow */
   struct edges *active;           /* per residue of the period */
   struct event *events;           /* by round */
@@ -117,12 +117,12 @@ static double bytes_of(const struct rspm_flow *f, uint8_t which) {
 
 static void use_edge(struct sim *s, struct edges *a, uint32_t flow, bool more) {
   if (s->flows[flow].way == RSPM_COPY) return;
-  uint32_t e = s->edge_of[flow];
+  uint32_t e = s->edge_of[flow], src = s->flows[flow].src, start = s->edge_starts[src];
   if (more && a->users[e]++ == 0) {
-    a->where[e] = (uint32_t)a->count;
-    a->at[a->count++] = e;
+    a->where[e] = start + a->counts[src]++;
+    a->at[a->where[e]] = e;
   } else if (!more && --a->users[e] == 0) {
-    uint32_t moved = a->at[--a->count];
+    uint32_t moved = a->at[start + --a->counts[src]];
     a->at[a->where[e]] = moved;
     a->where[moved] = a->where[e];
   }
@@ -152,7 +152,7 @@ static void compute_anew(struct sim *s, uint32_t round) {
   struct edges *active = &s->active[0];
   for (int i = 0; i < L_COUNT; i++) memset(load->at[i], 0, s->world * sizeof(double));
   memset(active->users, 0, s->edge_count * sizeof *active->users);
-  active->count = 0;
+  memset(active->counts, 0, s->world * sizeof *active->counts);
   for (uint32_t i = 0; i < s->flow_count; i++) {
     const struct rspm_flow *f = &s->flows[i];
     uint32_t turn = round < f->round0 ? UINT32_MAX : (round - f->round0) / f->step;
@@ -183,25 +183,28 @@ static double larger(double a, double b) {
   return a > b ? a : b;
 }
 
-static void exchange(struct sim *s, uint32_t round, double peaks[RSP_SIM_LINKS]) {
-  const struct rsp_sim_cluster *c = s->cluster;
-  const struct edges *active = &s->active[round % s->period];
-  const double latency[3] = {c->network_latency + c->issue_seconds, c->nvlink_latency + c->issue_seconds,
-                             c->issue_seconds};
+/* The messages of one source. Its own end is kept apart, so that none waits for what the one before has stored. */
+static void send_from(struct sim *s, uint32_t src, const struct edges *active, const double latency[3]) {
   const size_t world = s->world, links[3] = {RSP_SIM_NIC_OUT * world, RSP_SIM_NVLINK_OUT * world, 0};
-  message_times(s, load_of(s, round), peaks);
-  /* Neighbours in the list mostly have one source, whose end each would wait for: they are taken in another order. */
-  const size_t stride = active->count / LANES + 1;
-  for (size_t i = 0; i < stride * LANES; i++) {
-    size_t at = i / LANES + i % LANES * stride;
-    if (at >= active->count) continue;
-    const struct edge *e = &s->edges[active->at[at]];
+  const uint32_t *at = active->at + s->edge_starts[src];
+  double start = s->start[src], end = s->end[src];
+  for (uint32_t i = 0; i < active->counts[src]; i++) {
+    const struct edge *e = &s->edges[at[i]];
     const double *out = s->message + links[e->way], *in = out + world;
-    double t = larger(s->start[e->src], s->start[e->dst]) + latency[e->way];
-    if (e->way != RSPM_SELF) t += larger(out[e->src], in[e->dst]);
-    s->end[e->src] = larger(s->end[e->src], t);
+    double t = larger(start, s->start[e->dst]) + latency[e->way];
+    if (e->way != RSPM_SELF) t += larger(out[src], in[e->dst]);
+    end = larger(end, t);
     s->end[e->dst] = larger(s->end[e->dst], t);
   }
+  s->end[src] = larger(s->end[src], end);
+}
+
+static void exchange(struct sim *s, uint32_t round, double peaks[RSP_SIM_LINKS]) {
+  const struct rsp_sim_cluster *c = s->cluster;
+  const double latency[3] = {c->network_latency + c->issue_seconds, c->nvlink_latency + c->issue_seconds,
+                             c->issue_seconds};
+  message_times(s, load_of(s, round), peaks);
+  for (uint32_t src = 0; src < s->world; src++) send_from(s, src, &s->active[round % s->period], latency);
 }
 
 static double memory_bytes(const struct sim *s, uint32_t phase, uint32_t r) {
@@ -271,10 +274,8 @@ static bool is_steady(const struct sim *s) {
   for (uint32_t r = 0; r < s->world; r++)
     if (!same(s->start[r] - s->before[r], s->growth[r])) return false;
   for (uint32_t k = 0; k < s->period; k++)
-    for (size_t i = 0; i < s->active[k].count; i++) {
-      const struct edge *e = &s->edges[s->active[k].at[i]];
-      if (!same(s->growth[e->src], s->growth[e->dst])) return false;
-    }
+    for (size_t e = 0; e < s->edge_count; e++)
+      if (s->active[k].users[e] && !same(s->growth[s->edges[e].src], s->growth[s->edges[e].dst])) return false;
   return true;
 }
 
@@ -342,6 +343,9 @@ static void find_edges(struct sim *s) {
     }
     s->edge_of[i] = edge_to[f->dst];
   }
+  s->edge_starts = rspm_alloc((size_t)s->world + 1, sizeof *s->edge_starts);
+  for (size_t e = 0; e < s->edge_count; e++) s->edge_starts[s->edges[e].src + 1]++;
+  for (uint32_t r = 0; r < s->world; r++) s->edge_starts[r + 1] += s->edge_starts[r];
   free(last);
   free(edge_to);
 }
@@ -388,6 +392,7 @@ static void open_sim(struct sim *s, const struct rspm_flows *flows) {
   s->active = rspm_alloc(s->period, sizeof *s->active);
   for (uint32_t k = 0; k < s->period; k++) {
     s->active[k].at = rspm_alloc(s->edge_count, sizeof(uint32_t));
+    s->active[k].counts = rspm_alloc(s->world, sizeof(uint32_t));
     s->active[k].where = rspm_alloc(s->edge_count, sizeof(uint32_t));
     s->active[k].users = rspm_alloc(s->edge_count, sizeof(uint32_t));
   }
@@ -410,11 +415,12 @@ static void close_sim(struct sim *s) {
     for (int k = 0; k < L_COUNT; k++) free(s->loads[i].at[k]);
   for (uint32_t k = 0; k < s->period; k++) {
     free(s->active[k].at);
+    free(s->active[k].counts);
     free(s->active[k].where);
     free(s->active[k].users);
   }
-  void *all[] = {s->peaks, s->loads, s->active, s->edges,  s->edge_of, s->event_starts, s->events,
-                 s->start, s->end,   s->before, s->growth, s->message, s->mark,         s->pace};
+  void *all[] = {s->peaks, s->loads, s->active, s->edges,  s->edge_starts, s->edge_of, s->event_starts, s->events,
+                 s->start, s->end,   s->before, s->growth, s->message,     s->mark,    s->pace};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
