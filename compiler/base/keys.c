@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compiler/base/keys.h"
 
-#include <string.h>
 #include <xxhash.h>
 
 #include "compiler/base/vec.h"
@@ -82,8 +81,6 @@ int32_t rsc_keys_count(const struct rsc_keys *t) {
   return (int32_t)t->len;
 }
 
-void rsc_key_add(struct rsc_arena *arena, struct rsc_key *key, const void *bytes, size_t len) {
-  if (key->cap - key->len < len) key->at = rsc_vec_grow(arena, key->at, key->len, &key->cap, key->len + len, 1);
-  if (len) memcpy(key->at + key->len, bytes, len);
-  key->len += len;
+void rsc_key_grow(struct rsc_arena *arena, struct rsc_key *key, size_t more) {
+  key->at = rsc_vec_grow(arena, key->at, key->len, &key->cap, key->len + more, 1);
 }

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "compiler/base/arena.h"
 
@@ -31,7 +32,13 @@ struct rsc_key {
   unsigned char *at;
   size_t len, cap;
 };
-void rsc_key_add(struct rsc_arena *arena, struct rsc_key *key, const void *bytes, size_t len);
+void rsc_key_grow(struct rsc_arena *arena, struct rsc_key *key, size_t more);
+/* Inline, as most are a few words of a known size. */
+static inline void rsc_key_add(struct rsc_arena *arena, struct rsc_key *key, const void *bytes, size_t len) {
+  if (key->cap - key->len < len) rsc_key_grow(arena, key, len);
+  if (len) memcpy(key->at + key->len, bytes, len);
+  key->len += len;
+}
 static inline void rsc_key_int(struct rsc_arena *arena, struct rsc_key *key, int64_t v) {
   rsc_key_add(arena, key, &v, sizeof v);
 }

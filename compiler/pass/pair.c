@@ -18,6 +18,12 @@ static bool digit(char c) {
   return c >= '0' && c <= '9';
 }
 
+static size_t count_digits(const char *at) {
+  size_t n = 0;
+  while (digit(at[n])) n++;
+  return n;
+}
+
 int rsc_natural_compare(const char *a, const char *b) {
   const char *x = a, *y = b;
   while (*x && *x == *y) x++, y++;
@@ -26,7 +32,7 @@ int rsc_natural_compare(const char *a, const char *b) {
     if (digit(*x) && digit(*y)) {
       while (*x == '0' && digit(x[1])) x++;
       while (*y == '0' && digit(y[1])) y++;
-      size_t n = strspn(x, "0123456789"), m = strspn(y, "0123456789");
+      size_t n = count_digits(x), m = count_digits(y);
       int c = n != m ? (n < m ? -1 : 1) : memcmp(x, y, n);
       if (c) return c;
       x += n;
