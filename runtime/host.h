@@ -67,7 +67,7 @@ struct rsr_link {
   struct rsr_channel *channel; /* OUT: &own; IN: the sender's */
 };
 
-/* One direct copy in fused mode. */
+/* Direct copies of fused mode: a joined nest, or a part of it. */
 struct rsr_op {
   unsigned char *dst;
   const unsigned char *src;
@@ -77,6 +77,22 @@ struct rsr_op {
   uint32_t loop_count, conv;
 };
 
+/* What is copied at once, of one op. */
+struct rsr_piece {
+  unsigned char *dst;
+  const unsigned char *src;
+  uint64_t run;
+  const struct rsk_loop *loops; /* the op's, or its own */
+  uint32_t loop_count, conv;
+  struct rsk_loop own[RSK_LOOPS];
+};
+
+/* An op in order of destination. Its pieces begin in chunk `at`, each further one is alone in the next; the last place
+ * has the number of chunks. */
+struct rsr_place {
+  uint64_t at, op;
+};
+
 struct rsr_ops {
   struct rsr_op *rows;
   uint64_t count, room;
@@ -84,8 +100,8 @@ struct rsr_ops {
   uint64_t loop_count, loop_room;
   struct rsk_conv *convs; /* pairs: at the sender, at the receiver; pair 0 is a copy of bits */
   uint64_t conv_count, conv_room;
-  uint64_t *chunks; /* rows [chunks[i], chunks[i + 1]) are taken at once; made by rsr_ops_close */
-  uint64_t chunk_count;
+  struct rsr_place *places;  /* made by rsr_ops_close */
+  uint64_t chunk_count;      /* pieces of a chunk are taken at once */
   RSR_ATOMIC(uint64_t) next; /* the first chunk that nobody has taken in this refit */
   unsigned flags;            /* of rsk_copy */
 };
@@ -159,13 +175,15 @@ void rsr_fused_reset(struct rsr_host *host);
 /* ---- host_ops.c: copies of fused mode, the other ends
  * ---------------------------------------------------------------- */
 
-/* Appends, in pieces if it is large; false: no memory. */
-bool rsr_ops_add(struct rsr_ops *ops, struct rsr_nest *nest);
-/* Puts the rows in order of their destination and makes the chunks; false: no memory. */
+/* Appends; false: no memory. */
+bool rsr_ops_add(struct rsr_ops *ops, const struct rsr_nest *nest);
+/* Puts the ops in order of their destination and counts the chunks; false: no memory. */
 bool rsr_ops_close(struct rsr_ops *ops);
-void rsr_ops_run(const struct rsr_ops *ops, const struct rsr_op *op);
-/* What the op writes is there: it is made again, a little at a time, and compared. */
-bool rsr_ops_holds(const struct rsr_ops *ops, const struct rsr_op *op);
+/* Cuts a piece off: numbers are from 0. */
+void rsr_ops_piece(const struct rsr_ops *ops, const struct rsr_op *op, uint64_t number, struct rsr_piece *piece);
+void rsr_ops_run(const struct rsr_ops *ops, const struct rsr_piece *piece);
+/* What the piece writes is there: it is made again, a little at a time, and compared. */
+bool rsr_ops_holds(const struct rsr_ops *ops, const struct rsr_piece *piece);
 void rsr_ops_free(struct rsr_ops *ops);
 
 /* The outgoing stream that `stream` of *rank passes on in the end, and its rank; the stream itself if it is no relay.

@@ -180,7 +180,7 @@ enum reshard_status rsr_fused_link(struct reshard_context *context, struct resha
     enum reshard_status status = join_stream(context, stream, fault);
     if (status != RESHARD_OK) return status;
   }
-  if (!rsr_ops_close(&host->ops)) return rsr_no_memory(fault, "copies", host->ops.count * sizeof(uint64_t));
+  if (!rsr_ops_close(&host->ops)) return rsr_no_memory(fault, "copies", host->ops.count * sizeof(struct rsr_op));
   host->ops.flags = 2 * moved_by_all(host->group) > cache_bytes() ? RSK_STREAM : 0;
   return RESHARD_OK;
 }
@@ -203,27 +203,40 @@ static enum reshard_status corrupt(const struct reshard_context *owner, const un
 }
 
 /* RESHARD_VERIFY: both ends are at hand, so they are compared; each copy as soon as it is made. */
-static enum reshard_status verify_op(const struct reshard_context *owner, const struct rsr_op *op,
-                                     struct reshard_fault *fault) {
+static enum reshard_status verify_piece(const struct reshard_context *owner, const struct rsr_piece *piece, bool first,
+                                        struct reshard_fault *fault) {
+  if (owner->config.inject.kind == RESHARD_INJECT_FLIP && first) *piece->dst ^= 0x10;
+  return rsr_ops_holds(&rsr_host_of(owner)->ops, piece) ? RESHARD_OK : corrupt(owner, piece->dst, fault);
+}
+
+/* Of the pieces of a chunk, the first is of the op at `place`. */
+static enum reshard_status run_chunk(struct reshard_host_group *group, const struct reshard_context *owner,
+                                     uint64_t chunk, const struct rsr_place *place, struct reshard_fault *fault) {
   const struct rsr_ops *ops = &rsr_host_of(owner)->ops;
-  if (owner->config.inject.kind == RESHARD_INJECT_FLIP && op == ops->rows) *op->dst ^= 0x10;
-  return rsr_ops_holds(ops, op) ? RESHARD_OK : corrupt(owner, op->dst, fault);
+  struct rsr_piece piece;
+  do {
+    if (atomic_load_explicit(&group->aborted, memory_order_relaxed)) return rsr_host_aborted(group, fault);
+    rsr_ops_piece(ops, &ops->rows[place->op], chunk - place->at, &piece);
+    rsr_ops_run(ops, &piece);
+    if (owner->config.flags & RESHARD_VERIFY) {
+      enum reshard_status status = verify_piece(owner, &piece, place == ops->places && chunk == 0, fault);
+      if (status != RESHARD_OK) return status;
+    }
+  } while ((++place)->at == chunk);
+  return RESHARD_OK;
 }
 
 /* Takes chunks of a rank's copies until none is left. */
 static enum reshard_status run_chunks(struct reshard_host_group *group, const struct reshard_context *owner,
                                       struct reshard_fault *fault) {
   struct rsr_ops *ops = &rsr_host_of(owner)->ops;
-  bool verified = owner->config.flags & RESHARD_VERIFY;
+  const struct rsr_place *place = ops->places;
   for (;;) {
     uint64_t chunk = atomic_fetch_add(&ops->next, 1);
     if (chunk >= ops->chunk_count) return RESHARD_OK;
-    for (uint64_t i = ops->chunks[chunk]; i < ops->chunks[chunk + 1]; i++) {
-      if (atomic_load_explicit(&group->aborted, memory_order_relaxed)) return rsr_host_aborted(group, fault);
-      rsr_ops_run(ops, &ops->rows[i]);
-      enum reshard_status status = verified ? verify_op(owner, &ops->rows[i], fault) : RESHARD_OK;
-      if (status != RESHARD_OK) return status;
-    }
+    while (place->at < chunk && place[1].at <= chunk) place++;
+    enum reshard_status status = run_chunk(group, owner, chunk, place, fault);
+    if (status != RESHARD_OK) return status;
     atomic_fetch_add_explicit(&group->progress, 1, memory_order_relaxed);
   }
 }

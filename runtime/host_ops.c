@@ -47,189 +47,268 @@ static bool conv_row(struct rsr_ops *ops, const struct rsk_conv conv[2], uint32_
   return true;
 }
 
-static uint64_t nest_bytes(const struct rsr_nest *nest, uint32_t from) {
-  uint64_t bytes = nest->run * (rsr_nest_is_copy(nest) ? 1 : nest->conv[1].dst_bytes);
-  for (uint32_t l = from; l < nest->loop_count; l++) bytes *= nest->loops[l].count;
-  return bytes;
+/* Bytes of an element; of a copy of bits, 1. */
+static uint64_t dst_unit(const struct rsk_conv conv[2]) {
+  return conv[0].is_copy && conv[1].is_copy ? 1 : conv[1].dst_bytes;
 }
 
-/* Loops from `from` on. */
-static bool add_row(struct rsr_ops *ops, const struct rsr_nest *nest, uint32_t from, uint32_t conv) {
-  uint32_t loop_count = nest->loop_count - from;
+static uint64_t src_unit(const struct rsk_conv conv[2]) {
+  return conv[0].is_copy && conv[1].is_copy ? 1 : conv[0].src_bytes;
+}
+
+static bool add_row(struct rsr_ops *ops, struct rsr_op op, const struct rsk_loop *of) {
   void *rows = ops->rows, *loops = ops->loops;
   bool good = grow(&rows, &ops->room, ops->count, 1, sizeof *ops->rows);
   ops->rows = rows;
-  good = good && grow(&loops, &ops->loop_room, ops->loop_count, loop_count, sizeof *ops->loops);
+  good = good && grow(&loops, &ops->loop_room, ops->loop_count, op.loop_count, sizeof *ops->loops);
   ops->loops = loops;
   if (!good) return false;
-  ops->rows[ops->count++] =
-      (struct rsr_op){nest->dst, nest->src, nest->run, nest_bytes(nest, from), ops->loop_count, loop_count, conv};
-  if (loop_count > 0) memcpy(ops->loops + ops->loop_count, nest->loops + from, loop_count * sizeof *ops->loops);
-  ops->loop_count += loop_count;
+  op.loops = ops->loop_count;
+  op.bytes = op.run * dst_unit(&ops->convs[2 * op.conv]);
+  for (uint32_t l = 0; l < op.loop_count; l++) {
+    op.bytes *= of[l].count;
+    ops->loops[ops->loop_count++] = of[l];
+  }
+  ops->rows[ops->count++] = op;
   return true;
 }
 
-/* A run that is too large alone. */
-static bool add_run(struct rsr_ops *ops, struct rsr_nest *nest, uint32_t conv) {
-  uint64_t dst_unit = rsr_nest_is_copy(nest) ? 1 : nest->conv[1].dst_bytes,
-           src_unit = rsr_nest_is_copy(nest) ? 1 : nest->conv[0].src_bytes;
-  uint64_t most = PIECE_BYTES / dst_unit;
-  struct rsr_nest piece = *nest;
-  for (uint64_t left = nest->run; left > 0; left -= piece.run) {
-    piece.run = left < most ? left : most;
-    if (!add_row(ops, &piece, piece.loop_count, conv)) return false;
-    piece.dst += piece.run * dst_unit;
-    piece.src += piece.run * src_unit;
-  }
-  return true;
-}
-
-/* Both ends are read and written in lines, so a piece is wide both ways. */
-#define ACROSS UINT64_C(1024)
-
-static bool add_tiles(struct rsr_ops *ops, const struct rsr_nest *nest, uint32_t from, uint32_t conv) {
-  const struct rsk_loop *across = &nest->loops[from], *along = &nest->loops[from + 1];
-  uint64_t wide = across->count < ACROSS ? across->count : ACROSS, high = PIECE_BYTES / (wide * nest->run);
-  struct rsr_nest piece = *nest;
-  for (uint64_t i = 0; i < across->count; i += wide) {
-    for (uint64_t j = 0; j < along->count; j += high) {
-      piece.loops[from].count = across->count - i < wide ? across->count - i : wide;
-      piece.loops[from + 1].count = along->count - j < high ? along->count - j : high;
-      piece.dst = nest->dst + (int64_t)i * across->dst_step + (int64_t)j * along->dst_step;
-      piece.src = nest->src + (int64_t)i * across->src_step + (int64_t)j * along->src_step;
-      if (!add_row(ops, &piece, from, conv)) return false;
-    }
-  }
-  return true;
-}
-
-/* As many turns of loop `from` at once as make a piece; if one is too large, its inside in pieces. At most RSK_LOOPS
- * deep. */
-static bool add_pieces(struct rsr_ops *ops, struct rsr_nest *nest, uint32_t from, uint32_t conv) {
-  if (nest_bytes(nest, from) <= PIECE_BYTES) return add_row(ops, nest, from, conv);
-  if (from == nest->loop_count) return add_run(ops, nest, conv);
-  if (from + 2 == nest->loop_count && rsr_nest_is_copy(nest) &&
-      rsk_is_transpose(&nest->loops[from], &nest->loops[from + 1], nest->run)) {
-    return add_tiles(ops, nest, from, conv);
-  }
-  struct rsk_loop loop = nest->loops[from];
-  unsigned char *dst = nest->dst;
-  const unsigned char *src = nest->src;
-  uint64_t turn = nest_bytes(nest, from + 1), most = turn > PIECE_BYTES ? 1 : PIECE_BYTES / turn;
-  bool good = true;
-  for (uint64_t k = 0; k < loop.count && good; k += most) {
-    nest->loops[from].count = loop.count - k < most ? loop.count - k : most;
-    nest->dst = dst + (int64_t)k * loop.dst_step;
-    nest->src = src + (int64_t)k * loop.src_step;
-    good = turn > PIECE_BYTES ? add_pieces(ops, nest, from + 1, conv) : add_row(ops, nest, from, conv);
-  }
-  nest->loops[from].count = loop.count;
-  nest->dst = dst;
-  nest->src = src;
-  return good;
-}
-
-bool rsr_ops_add(struct rsr_ops *ops, struct rsr_nest *nest) {
+bool rsr_ops_add(struct rsr_ops *ops, const struct rsr_nest *nest) {
   uint32_t conv;
   if (!conv_row(ops, nest->conv, &conv)) return false;
-  return add_pieces(ops, nest, 0, conv);
+  struct rsr_op op = {
+      .dst = nest->dst, .src = nest->src, .run = nest->run, .loop_count = nest->loop_count, .conv = conv};
+  return add_row(ops, op, nest->loops);
 }
 
-struct key {
-  uint64_t dst, row;
+/* ---- pieces ------------------------------------------------------------------------------------------------------ */
+
+/* How an op is cut: the loops outside `level` turn by turn; what is inside such a turn, in `parts`. A part has at most
+ * `most` turns of loop `level`, and in tiles `high` of the next one, which makes `rows` parts; without a loop there,
+ * `most` of the run. */
+struct cut {
+  uint32_t level;
+  bool tiles;
+  uint64_t most, high, rows, parts, pieces;
 };
+
+static uint64_t parts_of(uint64_t count, uint64_t most) {
+  return (count - 1) / most + 1;
+}
+
+/* Both ends are read and written in lines, so a tile is wide both ways. */
+#define ACROSS UINT64_C(1024)
+
+static struct cut tiles(const struct rsk_loop *across, const struct rsk_loop *along, uint64_t run) {
+  struct cut cut = {.tiles = true, .most = across->count < ACROSS ? across->count : ACROSS};
+  cut.high = PIECE_BYTES / (cut.most * run);
+  cut.rows = parts_of(along->count, cut.high);
+  cut.parts = parts_of(across->count, cut.most) * cut.rows;
+  return cut;
+}
+
+/* Of an op that is more than a piece. */
+static struct cut cut_of(const struct rsr_ops *ops, const struct rsr_op *op) {
+  const struct rsk_loop *loops = ops->loops + op->loops;
+  const struct rsk_conv *conv = &ops->convs[2 * op->conv];
+  uint64_t most = PIECE_BYTES / dst_unit(conv), outside = 1, bytes = op->bytes;
+  struct cut cut = {.most = most, .parts = parts_of(op->run, most)};
+  uint32_t level = 0;
+  for (; level < op->loop_count; level++) {
+    const struct rsk_loop *loop = &loops[level];
+    if (level + 2 == op->loop_count && conv[0].is_copy && conv[1].is_copy &&
+        rsk_is_transpose(loop, loop + 1, op->run)) {
+      cut = tiles(loop, loop + 1, op->run);
+      break;
+    }
+    uint64_t turn = bytes / loop->count;
+    if (turn <= PIECE_BYTES) {
+      cut = (struct cut){.most = PIECE_BYTES / turn, .parts = parts_of(loop->count, PIECE_BYTES / turn)};
+      break;
+    }
+    outside *= loop->count;
+    bytes = turn;
+  }
+  cut.level = level;
+  cut.pieces = outside * cut.parts;
+  return cut;
+}
+
+static void skip(struct rsr_piece *piece, const struct rsk_loop *loop, uint64_t turns) {
+  piece->dst += (int64_t)turns * loop->dst_step;
+  piece->src += (int64_t)turns * loop->src_step;
+}
+
+/* From `turns` on, at most `most`. */
+static void narrow(struct rsr_piece *piece, struct rsk_loop *loop, uint64_t turns, uint64_t most) {
+  skip(piece, loop, turns);
+  loop->count = loop->count - turns < most ? loop->count - turns : most;
+}
+
+void rsr_ops_piece(const struct rsr_ops *ops, const struct rsr_op *op, uint64_t number, struct rsr_piece *piece) {
+  const struct rsk_loop *loops = op->loop_count > 0 ? ops->loops + op->loops : NULL;
+  piece->dst = op->dst;
+  piece->src = op->src;
+  piece->run = op->run;
+  piece->loops = loops;
+  piece->loop_count = op->loop_count;
+  piece->conv = op->conv;
+  if (op->bytes <= PIECE_BYTES) return;
+  const struct cut cut = cut_of(ops, op);
+  uint64_t turn = number / cut.parts, part = number % cut.parts;
+  for (uint32_t l = cut.level; l-- > 0; turn /= loops[l].count) skip(piece, &loops[l], turn % loops[l].count);
+  piece->loop_count -= cut.level;
+  piece->loops = piece->own;
+  for (uint32_t l = 0; l < piece->loop_count; l++) piece->own[l] = loops[cut.level + l];
+  if (cut.tiles) {
+    narrow(piece, &piece->own[0], part / cut.rows * cut.most, cut.most);
+    narrow(piece, &piece->own[1], part % cut.rows * cut.high, cut.high);
+  } else if (piece->loop_count > 0) {
+    narrow(piece, &piece->own[0], part * cut.most, cut.most);
+  } else {
+    const struct rsk_conv *conv = &ops->convs[2 * op->conv];
+    struct rsk_loop run = {op->run, (int64_t)dst_unit(conv), (int64_t)src_unit(conv)};
+    narrow(piece, &run, part * cut.most, cut.most);
+    piece->run = run.count;
+  }
+}
+
+/* ---- their order ------------------------------------------------------------------------------------------------- */
 
 #define DIGIT_BITS 11u
 #define DIGITS (1u << DIGIT_BITS)
 
-/* By digits of dst, the lowest first; no dst is more than `most`. The sorted ones are in one of the two arrays. */
-static struct key *sort_keys(struct key *from, struct key *to, uint64_t count, uint64_t most) {
+/* By digits of `at`, the lowest first; none is more than `most`. The sorted ones are in one of the two arrays. */
+static struct rsr_place *sort_places(struct rsr_place *from, struct rsr_place *to, uint64_t count, uint64_t most) {
   for (uint32_t shift = 0; shift < 64 && most >> shift != 0; shift += DIGIT_BITS) {
-    uint64_t at[DIGITS] = {0}, before = 0;
-    for (uint64_t i = 0; i < count; i++) at[from[i].dst >> shift & (DIGITS - 1)]++;
+    uint64_t starts[DIGITS] = {0}, before = 0;
+    for (uint64_t i = 0; i < count; i++) starts[from[i].at >> shift & (DIGITS - 1)]++;
     for (uint32_t d = 0; d < DIGITS; d++) {
-      uint64_t has = at[d];
-      at[d] = before;
+      uint64_t has = starts[d];
+      starts[d] = before;
       before += has;
     }
-    for (uint64_t i = 0; i < count; i++) to[at[from[i].dst >> shift & (DIGITS - 1)]++] = from[i];
-    struct key *swap = from;
+    for (uint64_t i = 0; i < count; i++) to[starts[from[i].at >> shift & (DIGITS - 1)]++] = from[i];
+    struct rsr_place *swap = from;
     from = to;
     to = swap;
   }
   return from;
 }
 
-/* By destination. Rows are many, and moved once only. */
-static bool sort_rows(struct rsr_ops *ops) {
-  struct key *keys = malloc(2 * ops->count * sizeof *keys);
-  struct rsr_op *sorted = malloc(ops->count * sizeof *sorted);
+/* All ops by destination, and room for an end. */
+static bool sort_ops(struct rsr_ops *ops) {
+  free(ops->places);
+  struct rsr_place *places = ops->places = malloc((2 * ops->count + 1) * sizeof *places);
+  if (!places) return false;
   uint64_t least = UINT64_MAX, most = 0;
-  if (!keys || !sorted) {
-    free(keys);
-    free(sorted);
-    return false;
-  }
   for (uint64_t i = 0; i < ops->count; i++) {
     uint64_t dst = (uint64_t)(uintptr_t)ops->rows[i].dst;
-    keys[i] = (struct key){dst, i};
+    places[i] = (struct rsr_place){dst, i};
     if (dst < least) least = dst;
     if (dst > most) most = dst;
   }
-  for (uint64_t i = 0; i < ops->count; i++) keys[i].dst -= least;
-  const struct key *in_order = sort_keys(keys, keys + ops->count, ops->count, most - least);
-  for (uint64_t i = 0; i < ops->count; i++) sorted[i] = ops->rows[in_order[i].row];
-  free(keys);
-  free(ops->rows);
-  ops->rows = sorted;
-  ops->room = ops->count;
+  for (uint64_t i = 0; i < ops->count; i++) places[i].at -= least;
+  const struct rsr_place *sorted = sort_places(places, places + ops->count, ops->count, most - least);
+  if (sorted != places) memcpy(places, sorted, ops->count * sizeof *places);
   return true;
+}
+
+/* From the first byte that is written to the last. Not in order: pieces that are later may be written further down. */
+static uint64_t reach(const struct rsr_ops *ops, const struct rsr_op *op, bool *in_order) {
+  uint64_t bytes = op->run * dst_unit(&ops->convs[2 * op->conv]);
+  *in_order = true;
+  for (uint32_t l = op->loop_count; l-- > 0;) {
+    const struct rsk_loop *loop = &ops->loops[op->loops + l];
+    if (loop->dst_step < 0 || (uint64_t)loop->dst_step < bytes) *in_order = false;
+    if (loop->dst_step > 0) bytes += (loop->count - 1) * (uint64_t)loop->dst_step;
+  }
+  return bytes;
+}
+
+/* Puts the pieces in the op's place. */
+static bool split(struct rsr_ops *ops, uint64_t row) {
+  const struct rsr_op op = ops->rows[row];
+  struct rsr_piece piece;
+  uint64_t pieces = cut_of(ops, &op).pieces;
+  for (uint64_t k = 0; k < pieces; k++) {
+    rsr_ops_piece(ops, &op, k, &piece);
+    struct rsr_op part = {
+        .dst = piece.dst, .src = piece.src, .run = piece.run, .loop_count = piece.loop_count, .conv = piece.conv};
+    if (!add_row(ops, part, piece.loops)) return false;
+  }
+  ops->rows[row] = ops->rows[--ops->count];
+  return true;
+}
+
+/* Ops are cut when their turn comes, but where others write between their pieces. */
+static bool split_mixed(struct rsr_ops *ops) {
+  uint64_t end = 0, count = ops->count;
+  for (uint64_t i = 0; i < count; i++) {
+    const struct rsr_place *place = &ops->places[i];
+    const struct rsr_op *op = &ops->rows[place->op];
+    bool in_order, mixed = place->at < end;
+    uint64_t reached = place->at + reach(ops, op, &in_order);
+    mixed = mixed || !in_order || (i + 1 < count && place[1].at < reached);
+    if (reached > end) end = reached;
+    if (mixed && op->bytes > PIECE_BYTES && !split(ops, place->op)) return false;
+  }
+  return true;
+}
+
+/* Small ops share a chunk; each further piece of a large one is one. */
+static void number_chunks(struct rsr_ops *ops) {
+  uint64_t chunks = 0, bytes = PIECE_BYTES;
+  for (uint64_t i = 0; i < ops->count; i++) {
+    const struct rsr_op *op = &ops->rows[ops->places[i].op];
+    if (bytes >= PIECE_BYTES / 2) {
+      chunks++;
+      bytes = 0;
+    }
+    ops->places[i].at = chunks - 1;
+    bytes += op->bytes;
+    if (op->bytes > PIECE_BYTES) chunks += cut_of(ops, op).pieces - 1;
+  }
+  ops->places[ops->count].at = ops->chunk_count = chunks;
 }
 
 bool rsr_ops_close(struct rsr_ops *ops) {
-  if (ops->count == 0) return true;
-  if (!sort_rows(ops)) return false;
-  ops->chunks = malloc((ops->count + 1) * sizeof *ops->chunks);
-  if (!ops->chunks) return false;
-  uint64_t bytes = PIECE_BYTES;
-  for (uint64_t i = 0; i < ops->count; i++) {
-    if (bytes >= PIECE_BYTES / 2) {
-      ops->chunks[ops->chunk_count++] = i;
-      bytes = 0;
-    }
-    bytes += ops->rows[i].bytes;
-  }
-  ops->chunks[ops->chunk_count] = ops->count;
+  uint64_t count = ops->count;
+  if (count == 0) return true;
+  if (!sort_ops(ops) || !split_mixed(ops)) return false;
+  if (ops->count != count && !sort_ops(ops)) return false;
+  number_chunks(ops);
   return true;
 }
 
-void rsr_ops_run(const struct rsr_ops *ops, const struct rsr_op *op) {
-  const struct rsk_loop *loops = op->loop_count > 0 ? ops->loops + op->loops : NULL;
-  rsr_nest_run_loops(op->dst, op->src, loops, op->loop_count, op->run, &ops->convs[2 * op->conv], ops->flags);
+/* ---- making them ------------------------------------------------------------------------------------------------- */
+
+void rsr_ops_run(const struct rsr_ops *ops, const struct rsr_piece *piece) {
+  rsr_nest_run_loops(piece->dst, piece->src, piece->loops, piece->loop_count, piece->run, &ops->convs[2 * piece->conv],
+                     ops->flags);
 }
 
-static bool run_holds(const struct rsr_op *op, const struct rsk_conv conv[2], const unsigned char *dst,
+static bool run_holds(const struct rsr_piece *piece, const struct rsk_conv conv[2], const unsigned char *dst,
                       const unsigned char *src) {
-  bool copies = conv[0].is_copy && conv[1].is_copy;
-  uint64_t dst_unit = copies ? 1 : conv[1].dst_bytes, src_unit = copies ? 1 : conv[0].src_bytes;
+  uint64_t dst_bytes = dst_unit(conv), src_bytes = src_unit(conv);
   unsigned char again[4096];
-  for (uint64_t at = 0, some; at < op->run; at += some) {
-    some = sizeof again / dst_unit;
-    if (some > op->run - at) some = op->run - at;
-    rsr_nest_run_loops(again, src + at * src_unit, NULL, 0, some, conv, 0);
-    if (memcmp(again, dst + at * dst_unit, some * dst_unit) != 0) return false;
+  for (uint64_t at = 0, some; at < piece->run; at += some) {
+    some = sizeof again / dst_bytes;
+    if (some > piece->run - at) some = piece->run - at;
+    rsr_nest_run_loops(again, src + at * src_bytes, NULL, 0, some, conv, 0);
+    if (memcmp(again, dst + at * dst_bytes, some * dst_bytes) != 0) return false;
   }
   return true;
 }
 
-bool rsr_ops_holds(const struct rsr_ops *ops, const struct rsr_op *op) {
-  const struct rsk_loop *loops = ops->loops + op->loops;
-  const struct rsk_conv *conv = &ops->convs[2 * op->conv];
+bool rsr_ops_holds(const struct rsr_ops *ops, const struct rsr_piece *piece) {
+  const struct rsk_loop *loops = piece->loops;
+  const struct rsk_conv *conv = &ops->convs[2 * piece->conv];
   uint64_t turns[RSK_LOOPS] = {0};
-  const unsigned char *dst = op->dst, *src = op->src;
+  const unsigned char *dst = piece->dst, *src = piece->src;
   for (;;) {
-    if (!run_holds(op, conv, dst, src)) return false;
-    uint32_t l = op->loop_count;
+    if (!run_holds(piece, conv, dst, src)) return false;
+    uint32_t l = piece->loop_count;
     for (; l > 0 && ++turns[l - 1] == loops[l - 1].count; l--) {
       turns[l - 1] = 0;
       dst -= (int64_t)(loops[l - 1].count - 1) * loops[l - 1].dst_step;
@@ -245,7 +324,7 @@ void rsr_ops_free(struct rsr_ops *ops) {
   free(ops->rows);
   free(ops->loops);
   free(ops->convs);
-  free(ops->chunks);
+  free(ops->places);
   *ops = (struct rsr_ops){0};
 }
 
