@@ -112,10 +112,11 @@ static const char *foreign_launcher(char text[256]) {
 
 static enum reshard_status check_world(const struct reshard_context *context, struct reshard_fault *fault) {
   char more[256];
-  int rank, size;
+  int rank, size, processes;
   MPI_Comm_rank(parent_of(context), &rank);
   MPI_Comm_size(parent_of(context), &size);
-  if ((uint32_t)size != context->world && context->config.mpi_comm) {
+  MPI_Comm_size(MPI_COMM_WORLD, &processes);
+  if ((uint32_t)size != context->world && context->config.mpi_comm && context->world <= (uint32_t)processes) {
     return rsr_fault(fault, RESHARD_INVALID_ARGUMENT,
                      "%s: the plan's world has %u ranks, the communicator %d; give one of these ranks, in order",
                      rsr_meeting(context), context->world, size);
@@ -123,7 +124,7 @@ static enum reshard_status check_world(const struct reshard_context *context, st
   if ((uint32_t)size != context->world) {
     return rsr_fault(fault, RESHARD_INVALID_ARGUMENT,
                      "%s: the plan's world has %u ranks, MPI_COMM_WORLD %d; start %u processes (mpiexec -n %u)%s",
-                     rsr_meeting(context), context->world, size, context->world, context->world,
+                     rsr_meeting(context), context->world, processes, context->world, context->world,
                      foreign_launcher(more));
   }
   if ((uint32_t)rank == context->world_rank) return RESHARD_OK;
