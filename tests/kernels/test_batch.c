@@ -10,8 +10,8 @@
 #include "kernels/batch.h"
 #include "kernels/element.h"
 #include "plans/dtype.h"
-#include "tests/kernels/device_source.h"
 #include "tests/kernels/nests.h"
+#include "tests/kernels/run_copy.h"
 #include "tests/runtime/check.h"
 
 #define POISON 0xa5
@@ -77,22 +77,6 @@ static bool add_one(uint64_t *seed, struct rsk_batch *batch, struct arenas *aren
   CHECK(status == RSK_OK, "status %d", (int)status);
   arenas->used += (nest.dst_bytes + random_in(seed, 0, 15) + 15) / 16 * 16;
   return true;
-}
-
-/* The image is copied, as to a device; at another place than where it was built. */
-static void run_copy(const struct rsk_batch *batch, const struct rsk_launch *launch, uint64_t seed) {
-  uint64_t bytes;
-  const void *image = rsk_batch_image(batch, &bytes);
-  void *copy = malloc(bytes + 1);
-  CHECK(copy, "no memory");
-  memcpy(copy, image, bytes);
-#ifdef DEVICE_SOURCE
-  device_source_run(copy, launch, (uint32_t)(seed % 3) + 1, seed);
-#else
-  (void)seed;
-  rsk_batch_run(copy, launch);
-#endif
-  free(copy);
 }
 
 /* Which forms of work the random nests came to. */

@@ -10,8 +10,8 @@
 
 #include "kernels/batch.h"
 #include "plans/dtype.h"
-#include "tests/kernels/device_source.h"
 #include "tests/kernels/nests.h"
+#include "tests/kernels/run_copy.h"
 #include "tests/runtime/check.h"
 
 #define POISON 0xa5
@@ -21,21 +21,6 @@
 
 static const struct rsk_conv bits[2] = {{.src_bytes = 1, .dst_bytes = 1, .is_copy = 1},
                                         {.src_bytes = 1, .dst_bytes = 1, .is_copy = 1}};
-
-static void run_copy(const struct rsk_batch *batch, const struct rsk_launch *launch, uint64_t seed) {
-  uint64_t bytes;
-  const void *image = rsk_batch_image(batch, &bytes);
-  void *copy = malloc(bytes + 1);
-  CHECK(copy, "no memory");
-  memcpy(copy, image, bytes);
-#ifdef DEVICE_SOURCE
-  device_source_run(copy, launch, (uint32_t)(seed % 3) + 1, seed);
-#else
-  (void)seed;
-  rsk_batch_run(copy, launch);
-#endif
-  free(copy);
-}
 
 /* ---- sequences --------------------------------------------------------------------------------------------------- */
 

@@ -88,21 +88,10 @@ static uint32_t busiest(const char *path) {
   return best;
 }
 
-static const char *small_plan(void) {
-  static char path[4096];
-  const char *folder = getenv("TMPDIR");
-  void *bytes;
-  size_t size;
-  struct rsp_error error;
-  CHECK(tiny_plan(&bytes, &size), "tiny");
-  snprintf(path, sizeof path, "%s/reshard-small-XXXXXX", folder && *folder ? folder : "/tmp");
-  CHECK(mkstemp(path) >= 0 && rsp_write_file(path, bytes, size, &error) == RSP_OK, "cannot write");
-  free(bytes);
-  return path;
-}
-
 int main(int argc, char **argv) {
-  const char *path = argc > 1 ? argv[1] : small_plan();
+  char small[4096];
+  CHECK(argc > 1 || tiny_file(small, sizeof small), "cannot write a plan");
+  const char *path = argc > 1 ? argv[1] : small;
   struct reshard_plan *plan;
   struct reshard_plan_info info;
   struct reshard_config config;

@@ -3,8 +3,12 @@
 // Out: the plan that tiny.h draws, and its forms with a relay.
 #include "tests/plan/tiny.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "plans/plan.h"
 
 static bool relays(enum tiny_form form) {
   return form != TINY_PLAIN && form != TINY_WIDE;
@@ -433,5 +437,18 @@ bool tiny_each(void (*use)(const void *bytes, size_t size)) {
     free(bytes);
   }
   free(t);
+  return good;
+}
+
+bool tiny_file(char *path, size_t room) {
+  const char *folder = getenv("TMPDIR");
+  void *bytes;
+  size_t size;
+  struct rsp_error error;
+  if ((size_t)snprintf(path, room, "%s/reshard-tiny-XXXXXX", folder && *folder ? folder : "/tmp") >= room) return false;
+  int file = mkstemp(path);
+  if (file < 0 || close(file) != 0 || !tiny_plan(&bytes, &size)) return false;
+  bool good = rsp_write_file(path, bytes, size, &error) == RSP_OK;
+  free(bytes);
   return good;
 }

@@ -90,6 +90,8 @@ bool tiny_build(const struct tiny *tiny, void **bytes, size_t *size);
 bool tiny_each(void (*use)(const void *bytes, size_t size));
 /* tiny_init and tiny_build. */
 bool tiny_plan(void **bytes, size_t *size);
+/* The same in a new file, for temporary use: its name is put in the `room` bytes at `path`. */
+bool tiny_file(char *path, size_t room);
 
 #ifdef __cplusplus
 }

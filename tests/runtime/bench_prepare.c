@@ -168,21 +168,10 @@ static void measure_rank(uint32_t rank, void **const *at) {
   measure_both(rank, at);
 }
 
-static const char *small_plan(void) {
-  static char file[4096];
-  const char *folder = getenv("TMPDIR");
-  void *bytes;
-  size_t size;
-  struct rsp_error error;
-  CHECK(tiny_plan(&bytes, &size), "tiny");
-  snprintf(file, sizeof file, "%s/reshard-small-XXXXXX", folder && *folder ? folder : "/tmp");
-  CHECK(mkstemp(file) >= 0 && rsp_write_file(file, bytes, size, &error) == RSP_OK, "cannot write");
-  free(bytes);
-  return file;
-}
-
 int main(int argc, char **argv) {
-  path = argc > 1 ? argv[1] : small_plan();
+  char small[4096];
+  CHECK(argc > 1 || tiny_file(small, sizeof small), "cannot write a plan");
+  path = argc > 1 ? argv[1] : small;
   struct reshard_plan *plan;
   struct reshard_plan_info info;
   CHECK(reshard_open(path, &plan, NULL) == RESHARD_OK, "%s", path);
